@@ -1,0 +1,3 @@
+//! Portcullis.
+pub mod domain;
+pub mod ports;

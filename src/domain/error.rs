@@ -61,6 +61,8 @@ error_codes! {
     OperationAbandoned = "connector_operation_abandoned", retryable: false;
     /// The worker no longer holds the lease it wrote under.
     LeaseLost = "connector_lease_lost", retryable: true;
+    /// Two transactions met; the same transaction may be tried again at once.
+    SerializationConflict = "store_serialization_conflict", retryable: true;
 
     /// The bearer token is missing or wrong.
     Unauthenticated = "unauthenticated", retryable: false;
