@@ -104,7 +104,8 @@ fn icon(url: &str) -> Result<(), Error> {
     }
     let parsed = url::Url::parse(url).ok().filter(|parsed| {
         parsed.scheme() == "https"
-            && parsed.host_str().is_some_and(|host| !host.is_empty())
+            // The URL parser reads "https:///x" as host x; a reader would not.
+            && url.strip_prefix("https://").is_some_and(|rest| !rest.starts_with(['/', '\\']))
             && parsed.username().is_empty()
             && parsed.password().is_none()
     });

@@ -1,0 +1,4 @@
+//! The integration tests: one binary, a module a subject.
+
+mod architecture;
+mod domain;
