@@ -71,11 +71,7 @@ impl<'r> Cells<'r> {
         Ok((token, Some(Lease { owner, token, expires_at })))
     }
 
-    fn unreadable(
-        &self,
-        column: &str,
-        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Error {
+    fn unreadable(&self, column: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         unreadable(self.table, column, self.key, cause)
     }
 }

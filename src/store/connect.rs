@@ -193,7 +193,9 @@ mod tests {
 
     #[test]
     fn a_path_survives_its_url() {
-        for path in ["/var/lib/p c/ü?#%.db", "here/../there.db", r"C:\data\p.db", r"\\server\share\p.db", ":memory:"] {
+        for path in
+            ["/var/lib/p c/ü?#%.db", "here/../there.db", r"C:\data\p.db", r"\\server\share\p.db", ":memory:"]
+        {
             match Place::parse(&sqlite_url(Path::new(path))) {
                 Ok(Place::File(file)) => assert_eq!(file, Path::new(path)),
                 _ => panic!("{path} is no file any more"),

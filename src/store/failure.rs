@@ -10,9 +10,9 @@ impl From<sqlx::Error> for Error {
             sqlx::Error::PoolTimedOut => {
                 Error::unavailable("the database was busy for too long; try again later")
             }
-            sqlx::Error::Configuration(_) => {
-                Error::invalid_request("the database URL is not usable; expected sqlite:<path> or postgres://…")
-            }
+            sqlx::Error::Configuration(_) => Error::invalid_request(
+                "the database URL is not usable; expected sqlite:<path> or postgres://…",
+            ),
             sqlx::Error::ColumnDecode { .. }
             | sqlx::Error::ColumnNotFound(_)
             | sqlx::Error::ColumnIndexOutOfBounds { .. }
@@ -37,8 +37,9 @@ fn of_fault(fault: Fault) -> Error {
         Fault::ReadOnly => {
             Error::unavailable("the database is read-only; give the daemon write access to it")
         }
-        Fault::Damaged => Error::unavailable("the database is damaged; restore it from a backup")
-            .with_retryable(false),
+        Fault::Damaged => {
+            Error::unavailable("the database is damaged; restore it from a backup").with_retryable(false)
+        }
         Fault::NotADatabase => {
             Error::unavailable("the file is not a database; move it away or name another one")
                 .with_retryable(false)

@@ -24,7 +24,8 @@ pub(super) struct Metadata {
 
 pub(super) async fn get(conn: &mut AnyConnection) -> Result<Metadata, Error> {
     let row = sqlx::query(GET).fetch_optional(conn).await?.ok_or_else(|| {
-        Error::unavailable("the database has lost its counters; restore it from a backup").with_retryable(false)
+        Error::unavailable("the database has lost its counters; restore it from a backup")
+            .with_retryable(false)
     })?;
     let cells = Cells::single("metadata", &row);
     Ok(Metadata {
@@ -36,11 +37,7 @@ pub(super) async fn get(conn: &mut AnyConnection) -> Result<Metadata, Error> {
 }
 
 /// Writes `new` where `old` is still there; tells whether it was.
-pub(super) async fn replace(
-    conn: &mut AnyConnection,
-    old: &Metadata,
-    new: &Metadata,
-) -> Result<bool, Error> {
+pub(super) async fn replace(conn: &mut AnyConnection, old: &Metadata, new: &Metadata) -> Result<bool, Error> {
     let written = sqlx::query(REPLACE)
         .bind(codec::number(new.revision.0)?)
         .bind(codec::word(&new.catalog_state)?)

@@ -35,6 +35,8 @@ mod settings;
 mod snapshot;
 mod sql_store;
 mod state;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 pub use connect::{StoreOptions, sqlite_url};

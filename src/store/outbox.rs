@@ -16,8 +16,7 @@ use crate::domain::{
 
 const TABLE: &str = "outbox";
 const ADD: &str = "INSERT INTO outbox (sequence, document) VALUES ($1, $2)";
-const PENDING: &str =
-    "SELECT CAST(sequence AS TEXT) AS position, document FROM outbox WHERE published_at IS NULL \
+const PENDING: &str = "SELECT CAST(sequence AS TEXT) AS position, document FROM outbox WHERE published_at IS NULL \
      ORDER BY sequence LIMIT $1";
 const MARK: &str = "UPDATE outbox SET published_at = $2 WHERE sequence = $1 AND published_at IS NULL";
 
@@ -59,9 +58,10 @@ pub(super) async fn enqueue(
 
 /// Takes the next sequence. It becomes durable with the transaction, and with it alone.
 async fn add(conn: &mut AnyConnection, metadata: &mut Metadata, mut event: OutboxEvent) -> Result<(), Error> {
-    event.sequence = metadata.event_sequence.checked_add(1).ok_or_else(|| {
-        Error::unavailable("the sequence of events is exhausted").with_retryable(false)
-    })?;
+    event.sequence = metadata
+        .event_sequence
+        .checked_add(1)
+        .ok_or_else(|| Error::unavailable("the sequence of events is exhausted").with_retryable(false))?;
     let document = codec::document(TABLE, &event.sequence.to_string(), &event)?;
     sqlx::query(ADD).bind(event.sequence).bind(document).execute(conn).await?;
     metadata.event_sequence = event.sequence;

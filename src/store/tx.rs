@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::{Any, Transaction};
+use sqlx::{Any, AnyConnection, Transaction};
 
 use super::{
     SqlStore, connectors, convergences,
@@ -35,6 +35,9 @@ pub(super) struct SqlTx {
     stored: Metadata,
     /// As it shall be.
     metadata: Metadata,
+    /// A step failed. What it left half done must not become durable, and SQLite may
+    /// have ended the transaction by itself, so that a further step would be alone.
+    spoiled: bool,
 }
 
 impl SqlTx {
@@ -50,7 +53,22 @@ impl SqlTx {
             clock: Arc::clone(&store.clock),
             metadata: stored.clone(),
             stored,
+            spoiled: false,
         })
+    }
+
+    fn connection(&mut self) -> Result<&mut AnyConnection, Error> {
+        if self.spoiled {
+            return Err(Error::unavailable(
+                "an earlier step of this transaction failed; nothing of it is stored",
+            ));
+        }
+        Ok(&mut self.transaction)
+    }
+
+    fn settle<T>(&mut self, step: Result<T, Error>) -> Result<T, Error> {
+        self.spoiled |= step.is_err();
+        step
     }
 }
 
@@ -66,23 +84,28 @@ impl Tx for SqlTx {
     }
 
     async fn connectors(&mut self) -> Result<Vec<Connector>, Error> {
-        connectors::list(&mut self.transaction).await
+        let step = connectors::list(self.connection()?).await;
+        self.settle(step)
     }
 
     async fn connector(&mut self, key: &ConnectorKey) -> Result<Option<Connector>, Error> {
-        connectors::get(&mut self.transaction, key).await
+        let step = connectors::get(self.connection()?, key).await;
+        self.settle(step)
     }
 
     async fn save_connector(&mut self, connector: &Connector) -> Result<(), Error> {
-        connectors::save(&mut self.transaction, connector).await
+        let step = connectors::save(self.connection()?, connector).await;
+        self.settle(step)
     }
 
     async fn delete_connector(&mut self, key: &ConnectorKey) -> Result<(), Error> {
-        connectors::delete(&mut self.transaction, key).await
+        let step = connectors::delete(self.connection()?, key).await;
+        self.settle(step)
     }
 
     async fn operation(&mut self, id: &OperationId) -> Result<Option<Operation>, Error> {
-        operations::get(&mut self.transaction, id).await
+        let step = operations::get(self.connection()?, id).await;
+        self.settle(step)
     }
 
     async fn operation_by_client_request(
@@ -90,21 +113,25 @@ impl Tx for SqlTx {
         owner: Option<&AccountId>,
         id: &ClientRequestId,
     ) -> Result<Option<Operation>, Error> {
-        operations::by_client_request(&mut self.transaction, owner, id).await
+        let step = operations::by_client_request(self.connection()?, owner, id).await;
+        self.settle(step)
     }
 
     async fn active_operation_in_lane(
         &mut self,
         lane: Option<&ConnectorKey>,
     ) -> Result<Option<Operation>, Error> {
-        operations::active_in_lane(&mut self.transaction, lane).await
+        let step = operations::active_in_lane(self.connection()?, lane).await;
+        self.settle(step)
     }
 
     async fn save_operation(&mut self, operation: &Operation) -> Result<(), Error> {
         let mut operation = operation.clone();
         operation.normalize_ownership();
-        operations::save(&mut self.transaction, &operation).await?;
-        releases::follow(&mut self.transaction, &operation).await
+        let step = operations::save(self.connection()?, &operation).await;
+        self.settle(step)?;
+        let step = releases::follow(self.connection()?, &operation).await;
+        self.settle(step)
     }
 
     async fn save_source_revision(&mut self, source_revision: &str) -> Result<(), Error> {
@@ -122,11 +149,15 @@ impl Tx for SqlTx {
         scope: &OperationScope,
         key: &ConnectorKey,
     ) -> Result<Option<Convergence>, Error> {
-        convergences::get(&mut self.transaction, &self.node_id, scope, key).await
+        let node_id = self.node_id.clone();
+        let step = convergences::get(self.connection()?, &node_id, scope, key).await;
+        self.settle(step)
     }
 
     async fn save_convergence(&mut self, convergence: &Convergence) -> Result<(), Error> {
-        convergences::save(&mut self.transaction, &self.node_id, convergence).await
+        let node_id = self.node_id.clone();
+        let step = convergences::save(self.connection()?, &node_id, convergence).await;
+        self.settle(step)
     }
 
     async fn save_convergence_leased(
@@ -134,19 +165,29 @@ impl Tx for SqlTx {
         convergence: &Convergence,
         lease: &ConvergenceLease,
     ) -> Result<(), Error> {
-        let now = self.dialect.now(&mut self.transaction, &*self.clock).await?;
-        convergences::save_leased(&mut self.transaction, &self.node_id, convergence, lease, now).await
+        let (dialect, clock, node_id) = (self.dialect, Arc::clone(&self.clock), self.node_id.clone());
+        let step = dialect.now(self.connection()?, &*clock).await;
+        let now = self.settle(step)?;
+        let step = convergences::save_leased(self.connection()?, &node_id, convergence, lease, now).await;
+        self.settle(step)
     }
 
     async fn delete_convergence(&mut self, scope: &OperationScope, key: &ConnectorKey) -> Result<(), Error> {
-        convergences::delete(&mut self.transaction, &self.node_id, scope, key).await
+        let node_id = self.node_id.clone();
+        let step = convergences::delete(self.connection()?, &node_id, scope, key).await;
+        self.settle(step)
     }
 
     async fn enqueue_changed(&mut self, event: &ChangedEvent) -> Result<(), Error> {
-        outbox::enqueue(&mut self.transaction, &mut self.metadata, event).await
+        let mut metadata = self.metadata.clone();
+        let step = outbox::enqueue(self.connection()?, &mut metadata, event).await;
+        self.settle(step)?;
+        self.metadata = metadata;
+        Ok(())
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), Error> {
+        self.connection()?;
         if self.metadata != self.stored
             && !metadata::replace(&mut self.transaction, &self.stored, &self.metadata).await?
         {
