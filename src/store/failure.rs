@@ -1,0 +1,55 @@
+//! What a failure of the database means to the market.
+
+use super::dialect::{self, Fault};
+use crate::domain::error::{Error, ErrorCode};
+
+impl From<sqlx::Error> for Error {
+    fn from(cause: sqlx::Error) -> Self {
+        let error = match &cause {
+            sqlx::Error::Database(refusal) => of_fault(dialect::fault(refusal.as_ref())),
+            sqlx::Error::PoolTimedOut => {
+                Error::unavailable("the database was busy for too long; try again later")
+            }
+            sqlx::Error::Configuration(_) => Error::invalid_request(
+                "the database URL is not usable; expected sqlite:<path> or postgres://…",
+            ),
+            sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::ColumnNotFound(_)
+            | sqlx::Error::ColumnIndexOutOfBounds { .. }
+            | sqlx::Error::Decode(_)
+            | sqlx::Error::AnyDriverError(_) => {
+                Error::unavailable("the database answered with a column of another type than was stored")
+                    .with_retryable(false)
+            }
+            _ => Error::unavailable("the connection to the database was lost; try again later"),
+        };
+        error.with_cause(cause)
+    }
+}
+
+fn of_fault(fault: Fault) -> Error {
+    match fault {
+        Fault::Conflict => Error::new(
+            ErrorCode::SerializationConflict,
+            "another transaction was in the way; the same transaction may be tried again",
+        ),
+        Fault::Full => Error::unavailable("the disk that holds the database is full; free some space"),
+        Fault::ReadOnly => {
+            Error::unavailable("the database is read-only; give the daemon write access to it")
+        }
+        Fault::Damaged => {
+            Error::unavailable("the database is damaged; restore it from a backup").with_retryable(false)
+        }
+        Fault::NotADatabase => {
+            Error::unavailable("the file is not a database; move it away or name another one")
+                .with_retryable(false)
+        }
+        Fault::Unreachable => {
+            Error::unavailable("the database cannot be reached or read now; check the disk or the server")
+        }
+        Fault::Statement => {
+            Error::unavailable("the database refused a statement; its log and the cause say why")
+                .with_retryable(false)
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `metadata`: the one row of counters that every commit goes through.
+
+use sqlx::AnyConnection;
+
+use super::codec::{self, Cells};
+use crate::domain::{catalog::CatalogState, error::Error, revision::Revision};
+
+const GET: &str =
+    "SELECT revision, catalog_state, source_revision, event_sequence FROM metadata WHERE id = 1";
+const REPLACE: &str = "UPDATE metadata \
+     SET revision = $1, catalog_state = $2, source_revision = $3, event_sequence = $4 \
+     WHERE id = 1 AND revision = $5 AND event_sequence = $6";
+
+/// The row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Metadata {
+    pub(super) revision: Revision,
+    pub(super) catalog_state: CatalogState,
+    pub(super) source_revision: String,
+    /// The last sequence that was given out. It is the event cursor too, so that
+    /// the cursor does not fall back when published events are forgotten.
+    pub(super) event_sequence: i64,
+}
+
+pub(super) async fn get(conn: &mut AnyConnection) -> Result<Metadata, Error> {
+    let row = sqlx::query(GET).fetch_optional(conn).await?.ok_or_else(|| {
+        Error::unavailable("the database has lost its counters; restore it from a backup")
+            .with_retryable(false)
+    })?;
+    let cells = Cells::single("metadata", &row);
+    Ok(Metadata {
+        revision: Revision(cells.number("revision")?),
+        catalog_state: cells.word("catalog_state")?,
+        source_revision: cells.text("source_revision")?.to_owned(),
+        event_sequence: cells.number("event_sequence")?,
+    })
+}
+
+/// Writes `new` where `old` is still there; tells whether it was.
+pub(super) async fn replace(conn: &mut AnyConnection, old: &Metadata, new: &Metadata) -> Result<bool, Error> {
+    let written = sqlx::query(REPLACE)
+        .bind(codec::number(new.revision.0)?)
+        .bind(codec::word(&new.catalog_state)?)
+        .bind(&new.source_revision)
+        .bind(new.event_sequence)
+        .bind(codec::number(old.revision.0)?)
+        .bind(old.event_sequence)
+        .execute(conn)
+        .await?;
+    Ok(written.rows_affected() == 1)
+}

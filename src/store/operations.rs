@@ -1,0 +1,244 @@
+//! `operations`: durable commands, one active a lane, each claimed by a token.
+
+use futures::TryStreamExt as _;
+use sqlx::{AnyConnection, any::AnyRow};
+
+use super::codec::{self, Cells};
+use crate::{
+    domain::{
+        error::{Error, ErrorCode},
+        id::{AccountId, ClientRequestId, ConnectorKey, OperationId, WorkerId},
+        lease::LeaseToken,
+        operation::{Operation, OperationState},
+        timestamp::Timestamp,
+    },
+    ports::OperationLease,
+};
+
+const TABLE: &str = "operations";
+
+/// The columns that make an [`Operation`].
+macro_rules! columns {
+    () => {
+        "operation_id, document, lease_owner, lease_token, lease_expires_at"
+    };
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!("SELECT ", columns!(), " FROM operations ", $rest)
+    };
+}
+
+const GET: &str = select!("WHERE operation_id = $1");
+const BY_CLIENT_REQUEST: &str = select!("WHERE owner = $1 AND client_request_id = $2");
+const ACTIVE_IN_LANE: &str = select!("WHERE lane = $1 AND state IN ('accepted', 'running')");
+const ACTIVE: &str = select!("WHERE state IN ('accepted', 'running') ORDER BY operation_id");
+const PUBLIC: &str = select!("WHERE kind <> 'reconcile_runtime' ORDER BY operation_id");
+const TAKEN: &str = "SELECT operation_id FROM operations \
+     WHERE owner = $1 AND client_request_id = $2 AND operation_id <> $3";
+const LANE_TAKEN: &str = "SELECT operation_id FROM operations \
+     WHERE lane = $1 AND state IN ('accepted', 'running') AND operation_id <> $2";
+const SAVE: &str = "INSERT INTO operations (operation_id, client_request_id, owner, visibility, lane, kind, \
+     state, updated_at, document, lease_owner, lease_token, lease_expires_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11) \
+     ON CONFLICT (operation_id) DO UPDATE SET client_request_id = excluded.client_request_id, \
+     owner = excluded.owner, visibility = excluded.visibility, lane = excluded.lane, kind = excluded.kind, \
+     state = excluded.state, updated_at = excluded.updated_at, document = excluded.document";
+const SAVE_CLAIMED: &str = "UPDATE operations SET client_request_id = $2, owner = $3, visibility = $4, lane = $5, \
+     kind = $6, state = $7, updated_at = $8, document = $9 \
+     WHERE operation_id = $1 AND COALESCE(lease_owner, '') = $10 AND lease_token = $11";
+const CLAIM: &str = concat!(
+    "UPDATE operations SET lease_owner = $2, lease_token = lease_token + 1, lease_expires_at = $3 \
+     WHERE operation_id = $1 AND state IN ('accepted', 'running') \
+     AND (lease_expires_at IS NULL OR lease_expires_at <= $4) RETURNING ",
+    columns!()
+);
+const RENEW: &str = "UPDATE operations SET lease_expires_at = $4 \
+     WHERE operation_id = $1 AND lease_owner = $2 AND lease_token = $3 AND lease_expires_at > $5";
+const RELEASE: &str = "UPDATE operations SET lease_owner = NULL, lease_expires_at = NULL \
+     WHERE operation_id = $1 AND lease_owner = $2 AND lease_token = $3";
+
+pub(super) async fn get(conn: &mut AnyConnection, id: &OperationId) -> Result<Option<Operation>, Error> {
+    let row = sqlx::query(GET).bind(id.as_str()).fetch_optional(conn).await?;
+    row.as_ref().map(decode).transpose()
+}
+
+pub(super) async fn by_client_request(
+    conn: &mut AnyConnection,
+    owner: Option<&AccountId>,
+    id: &ClientRequestId,
+) -> Result<Option<Operation>, Error> {
+    let owner = owner.map_or("", AccountId::as_str);
+    let row = sqlx::query(BY_CLIENT_REQUEST).bind(owner).bind(id.as_str()).fetch_optional(conn).await?;
+    row.as_ref().map(decode).transpose()
+}
+
+pub(super) async fn active_in_lane(
+    conn: &mut AnyConnection,
+    lane: Option<&ConnectorKey>,
+) -> Result<Option<Operation>, Error> {
+    let lane = lane.map_or("", ConnectorKey::as_str);
+    let row = sqlx::query(ACTIVE_IN_LANE).bind(lane).fetch_optional(conn).await?;
+    row.as_ref().map(decode).transpose()
+}
+
+/// All that have not ended, by id.
+pub(super) async fn active(conn: &mut AnyConnection) -> Result<Vec<Operation>, Error> {
+    list(conn, ACTIVE).await
+}
+
+/// All that were asked for, by id.
+pub(super) async fn public(conn: &mut AnyConnection) -> Result<Vec<Operation>, Error> {
+    list(conn, PUBLIC).await
+}
+
+async fn list(conn: &mut AnyConnection, statement: &'static str) -> Result<Vec<Operation>, Error> {
+    let mut rows = sqlx::query(statement).fetch(conn);
+    let mut operations = Vec::new();
+    while let Some(row) = rows.try_next().await? {
+        operations.push(decode(&row)?);
+        tokio::task::consume_budget().await;
+    }
+    Ok(operations)
+}
+
+/// Writes an operation. The lease columns are the claim's: a save leaves them alone,
+/// so that it can neither shorten nor revive a lease.
+pub(super) async fn save(conn: &mut AnyConnection, operation: &Operation) -> Result<(), Error> {
+    // The unique indexes hold in any case; asking first gives the refusal its name,
+    // which the databases do not do alike.
+    refuse_taken(conn, operation).await?;
+    let mut stored = operation.clone();
+    let lease = stored.lease.take();
+    let token = std::mem::take(&mut stored.lease_token);
+    let id = operation.operation_id.as_str();
+    let document = codec::document(TABLE, id, &stored)?;
+    let claimed = token > LeaseToken(0);
+    let statement = sqlx::query(if claimed { SAVE_CLAIMED } else { SAVE })
+        .bind(id)
+        .bind(operation.client_request_id.as_str())
+        .bind(owner(operation))
+        .bind(operation.visibility.as_str())
+        .bind(lane(operation))
+        .bind(operation.kind.as_str())
+        .bind(state(operation))
+        .bind(operation.updated_at.0)
+        .bind(document);
+    if claimed {
+        let owner = lease.as_ref().map_or("", |lease| lease.owner.as_str());
+        let written = statement.bind(owner).bind(codec::number(token.0)?).execute(conn).await?;
+        return match written.rows_affected() {
+            1 => Ok(()),
+            _ => Err(lease_lost(id)),
+        };
+    }
+    let owner = lease.as_ref().map(|lease| lease.owner.as_str());
+    let expires_at = lease.as_ref().map(|lease| lease.expires_at.0);
+    statement.bind(owner).bind(expires_at).execute(conn).await?;
+    Ok(())
+}
+
+async fn refuse_taken(conn: &mut AnyConnection, operation: &Operation) -> Result<(), Error> {
+    let id = operation.operation_id.as_str();
+    if operation.is_active() {
+        let taken = sqlx::query(LANE_TAKEN).bind(lane(operation)).bind(id).fetch_optional(&mut *conn).await?;
+        if taken.is_some() {
+            let lane = operation.connector_key.as_ref().map_or("the catalog", ConnectorKey::as_str);
+            return Err(Error::new(
+                ErrorCode::OperationInProgress,
+                format!("another operation on {lane} has not ended; wait for it"),
+            ));
+        }
+    }
+    let taken = sqlx::query(TAKEN)
+        .bind(owner(operation))
+        .bind(operation.client_request_id.as_str())
+        .bind(id)
+        .fetch_optional(conn)
+        .await?;
+    match taken {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid_request(
+            "the clientRequestId stands for another command already; use a new one for a new command",
+        )),
+    }
+}
+
+pub(super) async fn claim(
+    conn: &mut AnyConnection,
+    id: &OperationId,
+    owner: &WorkerId,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<Option<Operation>, Error> {
+    let rows = sqlx::query(CLAIM)
+        .bind(id.as_str())
+        .bind(owner.as_str())
+        .bind(expires_at.0)
+        .bind(now.0)
+        .fetch_all(conn)
+        .await?;
+    rows.first().map(decode).transpose()
+}
+
+pub(super) async fn renew(
+    conn: &mut AnyConnection,
+    lease: &OperationLease,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let renewed = sqlx::query(RENEW)
+        .bind(lease.operation_id.as_str())
+        .bind(lease.owner.as_str())
+        .bind(codec::number(lease.token.0)?)
+        .bind(expires_at.0)
+        .bind(now.0)
+        .execute(conn)
+        .await?;
+    match renewed.rows_affected() {
+        1 => Ok(()),
+        _ => Err(lease_lost(lease.operation_id.as_str())),
+    }
+}
+
+pub(super) async fn release(conn: &mut AnyConnection, lease: &OperationLease) -> Result<(), Error> {
+    sqlx::query(RELEASE)
+        .bind(lease.operation_id.as_str())
+        .bind(lease.owner.as_str())
+        .bind(codec::number(lease.token.0)?)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+fn owner(operation: &Operation) -> &str {
+    operation.owner_account_id.as_ref().map_or("", AccountId::as_str)
+}
+
+fn lane(operation: &Operation) -> &str {
+    operation.connector_key.as_ref().map_or("", ConnectorKey::as_str)
+}
+
+fn state(operation: &Operation) -> &'static str {
+    match operation.state {
+        OperationState::Accepted => "accepted",
+        OperationState::Running { .. } => "running",
+        OperationState::Completed => "completed",
+        OperationState::Failed { .. } => "failed",
+    }
+}
+
+fn lease_lost(id: &str) -> Error {
+    Error::new(
+        ErrorCode::LeaseLost,
+        format!("the lease of operation {id} is over or held by another worker; its work was not stored"),
+    )
+}
+
+fn decode(row: &AnyRow) -> Result<Operation, Error> {
+    let cells = Cells::keyed(TABLE, row, "operation_id")?;
+    let mut operation: Operation = cells.document("document")?;
+    (operation.lease_token, operation.lease) = cells.lease()?;
+    Ok(operation)
+}

@@ -1,0 +1,209 @@
+//! [`SqlStore`]: the store port, passed on to the file of each table family.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sqlx::{Any, AnyConnection, AnyPool, Transaction, pool::PoolConnection};
+
+use super::{
+    cleanup, connectors,
+    convergences::{self, Claim},
+    dialect::Dialect,
+    operations, outbox, releases, settings, snapshot,
+    tx::SqlTx,
+};
+use crate::{
+    domain::{
+        connector::Connector,
+        convergence::Convergence,
+        digest::Sha256Digest,
+        error::Error,
+        event::OutboxEvent,
+        id::{BootEpoch, ConnectorKey, NodeId, OperationId, WorkerId},
+        operation::{Operation, OperationScope},
+        release::Release,
+        snapshot::Snapshot,
+        timestamp::Timestamp,
+    },
+    ports::{CleanupRequest, CleanupResult, Clock, ConvergenceLease, OperationLease, Store, Tx},
+};
+
+/// A database, SQLite or PostgreSQL. Clones share its connections.
+///
+/// On SQLite one connection writes, and transactions take their turn in order; a
+/// few others read meanwhile. A database in memory has one connection for both, so
+/// reading waits there for a transaction that is open.
+#[derive(Clone)]
+pub struct SqlStore {
+    pub(super) writer: AnyPool,
+    pub(super) reader: AnyPool,
+    pub(super) dialect: Dialect,
+    pub(super) node_id: NodeId,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for SqlStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqlStore").field("dialect", &self.dialect).field("node_id", &self.node_id).finish()
+    }
+}
+
+impl SqlStore {
+    /// The same database, seen from another node.
+    #[must_use]
+    pub fn for_node(&self, node_id: NodeId) -> Self {
+        Self { node_id, ..self.clone() }
+    }
+
+    /// Ends all connections; whoever still uses one is waited for.
+    pub async fn close(&self) {
+        self.reader.close().await;
+        self.writer.close().await;
+    }
+
+    pub(super) async fn reading(&self) -> Result<PoolConnection<Any>, Error> {
+        Ok(self.reader.acquire().await?)
+    }
+
+    /// A connection for one statement that writes and commits by itself.
+    pub(super) async fn writing(&self) -> Result<PoolConnection<Any>, Error> {
+        Ok(self.writer.acquire().await?)
+    }
+
+    pub(super) async fn write_transaction(&self) -> Result<Transaction<'static, Any>, Error> {
+        Ok(self.writer.begin_with(self.dialect.begin_write()).await?)
+    }
+
+    async fn now(&self, conn: &mut AnyConnection) -> Result<Timestamp, Error> {
+        self.dialect.now(conn, &*self.clock).await
+    }
+}
+
+#[async_trait]
+impl Store for SqlStore {
+    async fn begin(&self) -> Result<Box<dyn Tx>, Error> {
+        let transaction = self.write_transaction().await?;
+        Ok(Box::new(SqlTx::begin(self, transaction).await?))
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Error> {
+        let mut transaction = self.reader.begin_with(self.dialect.begin_read()).await?;
+        let snapshot = snapshot::read(&mut transaction).await?;
+        transaction.commit().await?;
+        Ok(snapshot)
+    }
+
+    async fn connector(&self, key: &ConnectorKey) -> Result<Option<Connector>, Error> {
+        connectors::get(&mut *self.reading().await?, key).await
+    }
+
+    async fn operation(&self, id: &OperationId) -> Result<Option<Operation>, Error> {
+        operations::get(&mut *self.reading().await?, id).await
+    }
+
+    async fn recoverable_operations(&self) -> Result<Vec<Operation>, Error> {
+        operations::active(&mut *self.reading().await?).await
+    }
+
+    async fn installed_release(
+        &self,
+        key: &ConnectorKey,
+        digest: &Sha256Digest,
+    ) -> Result<Option<Release>, Error> {
+        releases::get(&mut *self.reading().await?, key, digest).await
+    }
+
+    async fn convergence(
+        &self,
+        scope: &OperationScope,
+        key: &ConnectorKey,
+    ) -> Result<Option<Convergence>, Error> {
+        convergences::get(&mut *self.reading().await?, &self.node_id, scope, key).await
+    }
+
+    async fn convergences(&self, scope: &OperationScope) -> Result<Vec<Convergence>, Error> {
+        convergences::list(&mut *self.reading().await?, &self.node_id, scope).await
+    }
+
+    async fn due_convergences(
+        &self,
+        scope: &OperationScope,
+        boot_epoch: &BootEpoch,
+        limit: u32,
+    ) -> Result<Vec<Convergence>, Error> {
+        let mut conn = self.reading().await?;
+        let now = self.now(&mut conn).await?;
+        convergences::due(&mut conn, &self.node_id, scope, boot_epoch, now, limit).await
+    }
+
+    async fn claim_operation(
+        &self,
+        id: &OperationId,
+        owner: &WorkerId,
+        duration: Duration,
+    ) -> Result<Option<Operation>, Error> {
+        let mut conn = self.writing().await?;
+        let now = self.now(&mut conn).await?;
+        operations::claim(&mut conn, id, owner, now.plus(duration), now).await
+    }
+
+    async fn renew_operation(&self, lease: &OperationLease, duration: Duration) -> Result<(), Error> {
+        let mut conn = self.writing().await?;
+        let now = self.now(&mut conn).await?;
+        operations::renew(&mut conn, lease, now.plus(duration), now).await
+    }
+
+    async fn release_operation(&self, lease: &OperationLease) -> Result<(), Error> {
+        operations::release(&mut *self.writing().await?, lease).await
+    }
+
+    async fn claim_convergence(
+        &self,
+        scope: &OperationScope,
+        key: &ConnectorKey,
+        boot_epoch: &BootEpoch,
+        owner: &WorkerId,
+        duration: Duration,
+    ) -> Result<Option<Convergence>, Error> {
+        let mut conn = self.writing().await?;
+        let now = self.now(&mut conn).await?;
+        let claim = Claim { scope, key, boot_epoch, owner, expires_at: now.plus(duration), now };
+        convergences::claim(&mut conn, &self.node_id, &claim).await
+    }
+
+    async fn renew_convergence(&self, lease: &ConvergenceLease, duration: Duration) -> Result<(), Error> {
+        let mut conn = self.writing().await?;
+        let now = self.now(&mut conn).await?;
+        convergences::renew(&mut conn, &self.node_id, lease, now.plus(duration), now).await
+    }
+
+    async fn release_convergence(&self, lease: &ConvergenceLease) -> Result<(), Error> {
+        convergences::release(&mut *self.writing().await?, &self.node_id, lease).await
+    }
+
+    async fn pending_events(&self, limit: u32) -> Result<Vec<OutboxEvent>, Error> {
+        outbox::pending(&mut *self.reading().await?, limit).await
+    }
+
+    async fn mark_published(&self, sequence: i64) -> Result<(), Error> {
+        let mut conn = self.writing().await?;
+        let now = self.now(&mut conn).await?;
+        outbox::mark(&mut conn, sequence, now).await
+    }
+
+    async fn clean_up(&self, request: &CleanupRequest) -> Result<CleanupResult, Error> {
+        cleanup::check(request)?;
+        let mut transaction = self.write_transaction().await?;
+        let result = cleanup::run(&mut transaction, request).await?;
+        transaction.commit().await?;
+        Ok(result)
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<String>, Error> {
+        settings::get(&mut *self.reading().await?, name).await
+    }
+
+    async fn set_setting(&self, name: &str, value: &str) -> Result<(), Error> {
+        settings::set(&mut *self.writing().await?, name, value).await
+    }
+}

@@ -1,0 +1,201 @@
+//! [`SqlTx`]: a write transaction. The counters are read when it begins and written,
+//! where they are still the same, when it commits.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sqlx::{Any, AnyConnection, Transaction};
+
+use super::{
+    SqlStore, connectors, convergences,
+    dialect::Dialect,
+    metadata::{self, Metadata},
+    operations, outbox, releases,
+};
+use crate::{
+    domain::{
+        catalog::CatalogState,
+        connector::Connector,
+        convergence::Convergence,
+        error::{Error, ErrorCode},
+        event::ChangedEvent,
+        id::{AccountId, ClientRequestId, ConnectorKey, NodeId, OperationId},
+        operation::{Operation, OperationScope},
+        revision::Revision,
+    },
+    ports::{Clock, ConvergenceLease, Tx},
+};
+
+pub(super) struct SqlTx {
+    transaction: Transaction<'static, Any>,
+    dialect: Dialect,
+    node_id: NodeId,
+    clock: Arc<dyn Clock>,
+    /// As read when the transaction began.
+    stored: Metadata,
+    /// As it shall be.
+    metadata: Metadata,
+    /// A step failed. What it left half done must not become durable, and SQLite may
+    /// have ended the transaction by itself, so that a further step would be alone.
+    spoiled: bool,
+}
+
+impl SqlTx {
+    pub(super) async fn begin(
+        store: &SqlStore,
+        mut transaction: Transaction<'static, Any>,
+    ) -> Result<Self, Error> {
+        let stored = metadata::get(&mut transaction).await?;
+        Ok(Self {
+            transaction,
+            dialect: store.dialect,
+            node_id: store.node_id.clone(),
+            clock: Arc::clone(&store.clock),
+            metadata: stored.clone(),
+            stored,
+            spoiled: false,
+        })
+    }
+
+    fn connection(&mut self) -> Result<&mut AnyConnection, Error> {
+        if self.spoiled {
+            return Err(Error::unavailable(
+                "an earlier step of this transaction failed; nothing of it is stored",
+            ));
+        }
+        Ok(&mut self.transaction)
+    }
+
+    fn settle<T>(&mut self, step: Result<T, Error>) -> Result<T, Error> {
+        self.spoiled |= step.is_err();
+        step
+    }
+}
+
+#[async_trait]
+impl Tx for SqlTx {
+    fn revision(&self) -> Revision {
+        self.metadata.revision
+    }
+
+    fn advance_revision(&mut self) -> Revision {
+        self.metadata.revision = self.metadata.revision.next();
+        self.metadata.revision
+    }
+
+    async fn connectors(&mut self) -> Result<Vec<Connector>, Error> {
+        let step = connectors::list(self.connection()?).await;
+        self.settle(step)
+    }
+
+    async fn connector(&mut self, key: &ConnectorKey) -> Result<Option<Connector>, Error> {
+        let step = connectors::get(self.connection()?, key).await;
+        self.settle(step)
+    }
+
+    async fn save_connector(&mut self, connector: &Connector) -> Result<(), Error> {
+        let step = connectors::save(self.connection()?, connector).await;
+        self.settle(step)
+    }
+
+    async fn delete_connector(&mut self, key: &ConnectorKey) -> Result<(), Error> {
+        let step = connectors::delete(self.connection()?, key).await;
+        self.settle(step)
+    }
+
+    async fn operation(&mut self, id: &OperationId) -> Result<Option<Operation>, Error> {
+        let step = operations::get(self.connection()?, id).await;
+        self.settle(step)
+    }
+
+    async fn operation_by_client_request(
+        &mut self,
+        owner: Option<&AccountId>,
+        id: &ClientRequestId,
+    ) -> Result<Option<Operation>, Error> {
+        let step = operations::by_client_request(self.connection()?, owner, id).await;
+        self.settle(step)
+    }
+
+    async fn active_operation_in_lane(
+        &mut self,
+        lane: Option<&ConnectorKey>,
+    ) -> Result<Option<Operation>, Error> {
+        let step = operations::active_in_lane(self.connection()?, lane).await;
+        self.settle(step)
+    }
+
+    async fn save_operation(&mut self, operation: &Operation) -> Result<(), Error> {
+        let mut operation = operation.clone();
+        operation.normalize_ownership();
+        let step = operations::save(self.connection()?, &operation).await;
+        self.settle(step)?;
+        let step = releases::follow(self.connection()?, &operation).await;
+        self.settle(step)
+    }
+
+    async fn save_source_revision(&mut self, source_revision: &str) -> Result<(), Error> {
+        source_revision.clone_into(&mut self.metadata.source_revision);
+        Ok(())
+    }
+
+    async fn set_catalog_state(&mut self, state: CatalogState) -> Result<(), Error> {
+        self.metadata.catalog_state = state;
+        Ok(())
+    }
+
+    async fn convergence(
+        &mut self,
+        scope: &OperationScope,
+        key: &ConnectorKey,
+    ) -> Result<Option<Convergence>, Error> {
+        let node_id = self.node_id.clone();
+        let step = convergences::get(self.connection()?, &node_id, scope, key).await;
+        self.settle(step)
+    }
+
+    async fn save_convergence(&mut self, convergence: &Convergence) -> Result<(), Error> {
+        let node_id = self.node_id.clone();
+        let step = convergences::save(self.connection()?, &node_id, convergence).await;
+        self.settle(step)
+    }
+
+    async fn save_convergence_leased(
+        &mut self,
+        convergence: &Convergence,
+        lease: &ConvergenceLease,
+    ) -> Result<(), Error> {
+        let (dialect, clock, node_id) = (self.dialect, Arc::clone(&self.clock), self.node_id.clone());
+        let step = dialect.now(self.connection()?, &*clock).await;
+        let now = self.settle(step)?;
+        let step = convergences::save_leased(self.connection()?, &node_id, convergence, lease, now).await;
+        self.settle(step)
+    }
+
+    async fn delete_convergence(&mut self, scope: &OperationScope, key: &ConnectorKey) -> Result<(), Error> {
+        let node_id = self.node_id.clone();
+        let step = convergences::delete(self.connection()?, &node_id, scope, key).await;
+        self.settle(step)
+    }
+
+    async fn enqueue_changed(&mut self, event: &ChangedEvent) -> Result<(), Error> {
+        let mut metadata = self.metadata.clone();
+        let step = outbox::enqueue(self.connection()?, &mut metadata, event).await;
+        self.settle(step)?;
+        self.metadata = metadata;
+        Ok(())
+    }
+
+    async fn commit(mut self: Box<Self>) -> Result<(), Error> {
+        self.connection()?;
+        if self.metadata != self.stored
+            && !metadata::replace(&mut self.transaction, &self.stored, &self.metadata).await?
+        {
+            return Err(Error::new(
+                ErrorCode::SerializationConflict,
+                "the revision moved on during the transaction; the same transaction may be tried again",
+            ));
+        }
+        Ok(self.transaction.commit().await?)
+    }
+}
