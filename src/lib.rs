@@ -1,3 +1,4 @@
 //! Portcullis.
 pub mod domain;
+pub mod market;
 pub mod ports;
