@@ -1,4 +1,5 @@
 //! Portcullis.
 pub mod domain;
+pub mod market;
 pub mod ports;
 pub mod store;
