@@ -1,3 +1,4 @@
 //! Portcullis.
+pub mod artifacts;
 pub mod domain;
 pub mod ports;
