@@ -1,4 +1,6 @@
 //! Portcullis.
 pub mod artifacts;
+pub mod authoring;
+pub mod cli;
 pub mod domain;
 pub mod ports;
