@@ -31,6 +31,8 @@ pub struct BuildRequest {
     pub no_default_features: bool,
     /// Whether `Cargo.lock` must be as it is.
     pub locked: bool,
+    /// Where cargo builds; its own choice when not said.
+    pub target_dir: Option<PathBuf>,
     /// Where the component goes; beside cargo's own output when not said.
     pub out: Option<PathBuf>,
 }
@@ -123,7 +125,22 @@ struct CargoTarget {
 }
 
 fn compile(toolchain: Toolchain, folder: &Path, request: &BuildRequest) -> Result<PathBuf, Error> {
-    let mut command = toolchain.cargo_build(folder);
+    let failed = |message: String| Error::new(ErrorCode::ComponentInvalid, message);
+    let not_started =
+        |cause: std::io::Error| failed(format!("cargo cannot be started: {cause}")).with_cause(cause);
+
+    let mut fetch = toolchain.fetch(folder);
+    if request.locked {
+        fetch.arg("--locked");
+    }
+    let fetched = fetch.stdin(Stdio::null()).stdout(Stdio::null()).status().map_err(not_started)?;
+    if !fetched.success() {
+        return Err(failed(format!(
+            "the guest crate's dependencies cannot be fetched ({fetched}); cargo's messages stand above"
+        )));
+    }
+
+    let mut command = toolchain.build(folder);
     command.args(["--lib", "--message-format=json-render-diagnostics"]);
     if !request.features.is_empty() {
         command.arg("--features").arg(request.features.join(","));
@@ -134,12 +151,12 @@ fn compile(toolchain: Toolchain, folder: &Path, request: &BuildRequest) -> Resul
     if request.locked {
         command.arg("--locked");
     }
-    let failed = |message: String| Error::new(ErrorCode::ComponentInvalid, message);
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|cause| failed(format!("cargo cannot be started: {cause}")).with_cause(cause))?;
+    if let Some(target_dir) = &request.target_dir {
+        command
+            .arg("--target-dir")
+            .arg(std::path::absolute(target_dir).unwrap_or_else(|_| target_dir.clone()));
+    }
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(not_started)?;
     if !output.status.success() {
         return Err(failed(format!(
             "the guest crate does not build for {TARGET} ({}); cargo's messages stand above",

@@ -94,9 +94,27 @@ impl Toolchain {
         .with_retryable(false))
     }
 
-    /// The beginning of a release build for [`TARGET`] in `folder`.
+    /// Fetches the dependencies of the crate in `folder`.
     #[must_use]
-    pub fn cargo_build(self, folder: &Path) -> Command {
+    pub fn fetch(self, folder: &Path) -> Command {
+        let mut command = self.cargo(folder);
+        command.args(["fetch", "--target", TARGET]);
+        command
+    }
+
+    /// A release build of the crate in `folder`, whose dependencies were fetched.
+    #[must_use]
+    pub fn build(self, folder: &Path) -> Command {
+        let mut command = self.cargo(folder);
+        command.args(["build", "--release", "--target", TARGET]);
+        if self == Self::DebianWeb {
+            command.arg("-Zbuild-std=std,panic_abort");
+        }
+        self.forget_paths(folder, &mut command);
+        command
+    }
+
+    fn cargo(self, folder: &Path) -> Command {
         let mut command = match self {
             Self::OnPath => Command::new("cargo"),
             Self::DebianWeb => {
@@ -112,31 +130,28 @@ impl Toolchain {
                 command
             }
         };
-        command.current_dir(folder).args(["build", "--release", "--target", TARGET]);
-        if self == Self::DebianWeb {
-            command.arg("-Zbuild-std=std,panic_abort");
-        }
-        self.forget_paths(folder, &mut command);
+        command.current_dir(folder);
         command
     }
 
     /// Keeps the folders of this machine out of the component: a panic's location
-    /// would name the home of whoever built it.
+    /// would name the home of whoever built it, and the same source would give
+    /// other bytes elsewhere.
     fn forget_paths(self, folder: &Path, command: &mut Command) {
-        let mut prefixes = Vec::new();
-        if let Ok(folder) = folder.canonicalize() {
-            prefixes.push((folder, "."));
-        }
-        let home = env::var_os("HOME").map(PathBuf::from);
-        if let Some(cargo) =
-            env::var_os("CARGO_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cargo")))
-        {
-            prefixes.push((cargo, "/cargo"));
-        }
+        // The last prefix that fits wins.
+        let mut prefixes = vec![(folder.to_owned(), ".")];
         if self == Self::OnPath
             && let Some(sysroot) = ask_rustc(folder, &["--print", "sysroot"])
         {
             prefixes.push((PathBuf::from(sysroot), "/rust"));
+        }
+        let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
+        if let Some(cargo) = env::var_os("CARGO_HOME").map(PathBuf::from).or(home) {
+            let registries = std::fs::read_dir(cargo.join("registry/src")).into_iter().flatten().flatten();
+            let mut registries: Vec<PathBuf> = registries.map(|entry| entry.path()).collect();
+            registries.sort();
+            prefixes.push((cargo, "/cargo"));
+            prefixes.extend(registries.into_iter().map(|registry| (registry, "/crates")));
         }
         let flags: Vec<String> = prefixes
             .iter()

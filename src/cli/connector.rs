@@ -22,6 +22,9 @@ use crate::{
     ports::Clock,
 };
 
+/// An interface with more functions is told by their number; `--json` names them all.
+const FUNCTIONS_SHOWN: usize = 4;
+
 /// What an author does with a connector.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConnectorCommand {
@@ -48,6 +51,9 @@ pub struct BuildArgs {
     /// Refuse to change Cargo.lock.
     #[arg(long)]
     pub locked: bool,
+    /// Where cargo builds [default: cargo's own choice].
+    #[arg(long, value_name = "DIR")]
+    pub target_dir: Option<PathBuf>,
     /// Where the component goes [default: beside cargo's own output].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -100,6 +106,7 @@ pub fn run(command: ConnectorCommand, clock: &dyn Clock) -> Result<Report, Error
                 features: args.features,
                 no_default_features: args.no_default_features,
                 locked: args.locked,
+                target_dir: args.target_dir,
                 out: args.out,
             })?;
             Report::new(describe_built(&built), &built)
@@ -237,8 +244,12 @@ fn outside(text: &mut String, interface: &ComponentInterface) {
             line(text, word, "nothing");
         }
         for (name, functions) in side {
-            let functions: Vec<String> = functions.keys().map(|function| shown(function)).collect();
-            let functions = if functions.is_empty() { "types only".to_owned() } else { functions.join(", ") };
+            let names: Vec<String> = functions.keys().map(|function| shown(function)).collect();
+            let functions = match names.len() {
+                0 => "types only".to_owned(),
+                1..=FUNCTIONS_SHOWN => names.join(", "),
+                more => format!("{more} functions"),
+            };
             line(text, word, &format!("{}: {functions}", shown(name)));
         }
     }
