@@ -1,4 +1,7 @@
 //! Portcullis.
+pub mod artifacts;
+pub mod authoring;
+pub mod cli;
 pub mod domain;
 pub mod market;
 pub mod ports;

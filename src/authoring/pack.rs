@@ -1,0 +1,172 @@
+//! Component and manifest to a bundle and its release document.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{bundle, component::ComponentInterface, contract, files, manifest};
+use crate::domain::{
+    digest::{Sha256Digest, canonical_json},
+    error::Error,
+    id::ConnectorKey,
+    manifest::{Implementation, Manifest},
+    release::{Artifact, MEDIA_TYPE_BUNDLE, Release},
+    timestamp::Timestamp,
+};
+
+/// What a release document's name ends in.
+pub const RELEASE_SUFFIX: &str = ".release.json";
+
+/// What to pack.
+#[derive(Clone, Debug)]
+pub struct PackRequest {
+    /// The component; none for a connector that runs elsewhere.
+    pub component: Option<PathBuf>,
+    /// The manifest.
+    pub manifest: PathBuf,
+    /// The connector.
+    pub key: ConnectorKey,
+    /// The version of the release.
+    pub version: semver::Version,
+    /// A folder of skills.
+    pub skills: Option<PathBuf>,
+    /// Further files, each put beside the manifest under its own name.
+    pub files: Vec<PathBuf>,
+    /// When it was published.
+    pub published_at: Timestamp,
+    /// The folder that bundle and release document go to.
+    pub out: PathBuf,
+}
+
+/// A release that was packed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Packed {
+    /// The bundle.
+    pub bundle: PathBuf,
+    /// The release document.
+    pub release_document: PathBuf,
+    /// What the document says.
+    pub release: Release,
+}
+
+/// Packs a release. The same input gives the same bytes.
+///
+/// # Errors
+/// [`crate::domain::error::ErrorCode::InvalidManifest`] naming the field;
+/// `component_*` codes for a component that its host would refuse;
+/// [`crate::domain::error::ErrorCode::InvalidRequest`] for files that cannot be
+/// packed. Nothing is written then.
+pub fn pack(request: &PackRequest) -> Result<Packed, Error> {
+    let in_file =
+        |path: &Path, error: Error| Error { message: format!("{}: {error}", path.display()), ..error };
+    let manifest = manifest::read(&files::read(&request.manifest)?)
+        .map_err(|error| in_file(&request.manifest, error))?;
+    let mut contents = bundle::Files::new();
+    contents.insert(bundle::MANIFEST.to_owned(), canonical_json(&manifest)?);
+    match (&manifest.implementation, &request.component) {
+        (Implementation::WasmComponent(wasm), Some(path)) => {
+            let bytes = files::read(path)?;
+            ComponentInterface::read(&bytes)
+                .and_then(|interface| contract::require(&interface, &wasm.world))
+                .map_err(|error| in_file(path, error))?;
+            add(&mut contents, wasm.component.clone(), bytes)?;
+        }
+        (Implementation::WasmComponent(_), None) => {
+            return Err(Error::invalid_request("name the component: this connector is a wasm_component"));
+        }
+        (Implementation::RemoteStreamableHttp(_), None) => {}
+        (Implementation::RemoteStreamableHttp(_), Some(path)) => {
+            return Err(Error::invalid_request(format!(
+                "leave {} out: this connector is a remote_streamable_http and has no component",
+                path.display()
+            )));
+        }
+    }
+    if let Some(folder) = &request.skills {
+        add_skills(&mut contents, folder)?;
+    }
+    for path in &request.files {
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+            Error::invalid_request(format!("{} has no name that can stand in a bundle", path.display()))
+        })?;
+        add(&mut contents, name.to_owned(), files::read(path)?)?;
+    }
+    let bytes = bundle::write(&contents)?;
+    // What a host would not unpack is not worth publishing.
+    bundle::read(&bytes)?;
+
+    let stem = format!("{}-{}", request.key, request.version);
+    let release = assemble(request, manifest, format!("{stem}.tar.gz"), &bytes)?;
+    let bundle = request.out.join(&release.artifact.key);
+    let release_document = request.out.join(format!("{stem}{RELEASE_SUFFIX}"));
+    files::write_atomically(&bundle, &bytes)?;
+    files::write_atomically(&release_document, &files::pretty_json(&release)?)?;
+    Ok(Packed { bundle, release_document, release })
+}
+
+fn assemble(request: &PackRequest, manifest: Manifest, name: String, bytes: &[u8]) -> Result<Release, Error> {
+    let artifact = Artifact {
+        key: name,
+        sha256: Sha256Digest::of(bytes),
+        size_bytes: i64::try_from(bytes.len())
+            .map_err(|cause| Error::invalid_request("the bundle is too large").with_cause(cause))?,
+        media_type: MEDIA_TYPE_BUNDLE.to_owned(),
+        object_version: None,
+    };
+    Release::assemble(request.key.clone(), request.version.clone(), manifest, artifact, request.published_at)
+}
+
+fn add(contents: &mut bundle::Files, path: String, bytes: Vec<u8>) -> Result<(), Error> {
+    if contents.contains_key(&path) {
+        return Err(Error::invalid_request(format!(
+            "{path} is in the bundle already; rename one of the files"
+        )));
+    }
+    contents.insert(path, bytes);
+    Ok(())
+}
+
+/// Adds every file below `folder`. Hidden files are left out; a link is refused,
+/// because what it points to is not what the author looks at.
+fn add_skills(contents: &mut bundle::Files, folder: &Path) -> Result<(), Error> {
+    let mut waiting = vec![(folder.to_owned(), bundle::SKILLS.to_owned())];
+    let mut found = false;
+    while let Some((folder, inside)) = waiting.pop() {
+        let unreadable = |cause: std::io::Error| {
+            Error::invalid_request(format!("cannot read the folder {}: {cause}", folder.display()))
+                .with_cause(cause)
+        };
+        for entry in fs::read_dir(&folder).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let name = entry.file_name();
+            let name = name.to_str().ok_or_else(|| {
+                Error::invalid_request(format!("{} has a name that is no text", entry.path().display()))
+            })?;
+            if name.starts_with('.') {
+                continue;
+            }
+            let path = format!("{inside}/{name}");
+            let kind = entry.file_type().map_err(unreadable)?;
+            if kind.is_dir() {
+                waiting.push((entry.path(), path));
+            } else if kind.is_file() {
+                found |= name == "SKILL.md";
+                add(contents, path, files::read(&entry.path())?)?;
+            } else {
+                return Err(Error::invalid_request(format!(
+                    "{} is neither a file nor a folder; skills may hold nothing else",
+                    entry.path().display()
+                )));
+            }
+        }
+    }
+    if found {
+        Ok(())
+    } else {
+        Err(Error::invalid_request(format!("{} holds no SKILL.md", folder.display())))
+    }
+}
