@@ -1,3 +1,4 @@
 //! Portcullis.
 pub mod domain;
 pub mod ports;
+pub mod sandbox;
