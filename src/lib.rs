@@ -5,4 +5,5 @@ pub mod cli;
 pub mod domain;
 pub mod market;
 pub mod ports;
+pub mod sandbox;
 pub mod store;

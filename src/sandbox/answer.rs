@@ -1,0 +1,157 @@
+//! What a guest answered, as the domain has it: sizes counted, JSON checked, errors
+//! with their codes.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value;
+use wasmtime::{PoolConcurrencyLimitError, Trap};
+use wasmtime_wasi::I32Exit;
+
+use super::{bindings::imported::types as wit, guest_text, limits::Limiter, schemas::Schema};
+use crate::domain::{
+    capability::{CallResult, Content, EmbeddedResource},
+    error::{Error, ErrorCode},
+};
+
+/// Checks and translates a result.
+///
+/// # Errors
+/// [`ErrorCode::CapabilityOutputTooLarge`] or [`ErrorCode::CapabilityOutputInvalid`].
+pub(crate) fn result(
+    answer: wit::CallResult,
+    schema: Option<&Schema>,
+    limit: u64,
+) -> Result<CallResult, Error> {
+    let size: usize =
+        answer.content.iter().map(weight).sum::<usize>() + answer.structured.as_ref().map_or(0, String::len);
+    if size as u64 > limit {
+        return Err(Error::new(
+            ErrorCode::CapabilityOutputTooLarge,
+            format!("the connector answered {size} bytes; at most {limit} are allowed"),
+        ));
+    }
+    let structured_content = structured(answer.structured.as_deref(), schema)?;
+    Ok(CallResult { content: answer.content.into_iter().map(content).collect(), structured_content })
+}
+
+fn structured(text: Option<&str>, schema: Option<&Schema>) -> Result<Option<Value>, Error> {
+    let invalid = |message: String| Error::new(ErrorCode::CapabilityOutputInvalid, message);
+    let Some(text) = text else {
+        return match schema {
+            Some(_) => Err(invalid(
+                "the connector answered no structured content, which its output schema promises".into(),
+            )),
+            None => Ok(None),
+        };
+    };
+    let value: Value = serde_json::from_str(text).map_err(|cause| {
+        invalid(format!("the connector answered structured content that is no JSON: {cause}"))
+    })?;
+    if !value.is_object() {
+        return Err(invalid("the connector answered structured content that is no JSON object".into()));
+    }
+    if let Some(schema) = schema {
+        schema.check(&value).map_err(|mismatch| {
+            invalid(format!(
+                "the connector's answer does not match its output schema at {:?} ({}): {}",
+                mismatch.pointer, mismatch.rule, mismatch.detail
+            ))
+        })?;
+    }
+    Ok(Some(value))
+}
+
+fn weight(content: &wit::Content) -> usize {
+    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    match content {
+        wit::Content::Text(text) => text.len(),
+        wit::Content::Image(blob) | wit::Content::Audio(blob) => blob.data.len() + blob.media_type.len(),
+        wit::Content::ResourceLink(link) => {
+            link.uri.len()
+                + link.name.len()
+                + optional(&link.title)
+                + optional(&link.description)
+                + optional(&link.media_type)
+        }
+        wit::Content::EmbeddedResource(resource) => {
+            let body = match &resource.body {
+                wit::ResourceBody::Text(text) => text.len(),
+                wit::ResourceBody::Bytes(bytes) => bytes.len(),
+            };
+            resource.uri.len() + optional(&resource.media_type) + body
+        }
+    }
+}
+
+fn content(content: wit::Content) -> Content {
+    match content {
+        wit::Content::Text(text) => Content::Text { text },
+        wit::Content::Image(blob) => {
+            Content::Image { data: STANDARD.encode(blob.data), mime_type: blob.media_type }
+        }
+        wit::Content::Audio(blob) => {
+            Content::Audio { data: STANDARD.encode(blob.data), mime_type: blob.media_type }
+        }
+        wit::Content::ResourceLink(link) => Content::ResourceLink {
+            uri: link.uri,
+            name: link.name,
+            title: link.title,
+            description: link.description,
+            mime_type: link.media_type,
+        },
+        wit::Content::EmbeddedResource(resource) => {
+            let (text, blob) = match resource.body {
+                wit::ResourceBody::Text(text) => (Some(text), None),
+                wit::ResourceBody::Bytes(bytes) => (None, Some(STANDARD.encode(bytes))),
+            };
+            Content::Resource {
+                resource: EmbeddedResource { uri: resource.uri, mime_type: resource.media_type, text, blob },
+            }
+        }
+    }
+}
+
+/// The error that a guest answered.
+pub(crate) fn guest_error(error: wit::Error) -> Error {
+    let (code, text) = match error {
+        wit::Error::InvalidInput(text) => (ErrorCode::ConnectorInvalidInput, text),
+        wit::Error::Unauthorized(text) => (ErrorCode::ConnectorUnauthorized, text),
+        wit::Error::Forbidden(text) => (ErrorCode::ConnectorForbidden, text),
+        wit::Error::NotFound(text) => (ErrorCode::ConnectorTargetNotFound, text),
+        wit::Error::Conflict(text) => (ErrorCode::ConnectorConflict, text),
+        wit::Error::RateLimited(limit) => {
+            let message = guest_text::message(&limit.message);
+            let message = match limit.retry_after {
+                Some(delay) => format!("{message} (try again in {delay} ms)"),
+                None => message,
+            };
+            return Error::new(ErrorCode::ConnectorRateLimited, message);
+        }
+        wit::Error::Upstream(text) => (ErrorCode::ConnectorUpstream, text),
+        wit::Error::Internal(text) => (ErrorCode::ConnectorInternal, text),
+    };
+    Error::new(code, guest_text::message(&text))
+}
+
+/// Why a guest did not answer at all.
+pub(crate) fn failure(error: &wasmtime::Error, limiter: &Limiter) -> Error {
+    let trap = error.downcast_ref::<Trap>();
+    if trap == Some(&Trap::StackOverflow) {
+        return Error::new(ErrorCode::CapabilityStackExhausted, "the connector's call stack overflowed");
+    }
+    if limiter.memory_refused() {
+        return Error::new(
+            ErrorCode::CapabilityMemoryExhausted,
+            "the connector asked for more memory than a call may have, and gave up",
+        );
+    }
+    if error.is::<PoolConcurrencyLimitError>() {
+        return Error::new(ErrorCode::CapabilityBusy, "too many connectors run at the moment; try again");
+    }
+    let message = match (trap, error.downcast_ref::<I32Exit>()) {
+        (Some(trap), _) => format!("the connector trapped ({trap})"),
+        (None, Some(exit)) => format!("the connector ended itself with status {}", exit.0),
+        (None, None) => "the connector broke the rules of the component model".to_owned(),
+    };
+    Error::new(ErrorCode::CapabilityTrapped, message)
+        .with_cause(guest_text::plain(&format!("{error:#}"), 2_000))
+}

@@ -1,0 +1,278 @@
+//! One call: check the input, find a place, run a fresh instance, check the answer.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot},
+    time::{Instant, timeout_at},
+};
+use wasmtime::Store;
+
+use super::{
+    answer,
+    bindings::exported,
+    counters::Counters,
+    egress::Egress,
+    engine::SharedEngine,
+    flight::Passage,
+    imports::{CallLog, ProgressReports, STATE_QUOTA_BYTES, StateBuffer},
+    instance::InstanceState,
+    limits::Limiter,
+    meter::{Meter, deadline_error, fenced_error},
+    program::Callable,
+    route::ConnectorRoute,
+};
+use crate::{
+    domain::{
+        capability::{CallRequest, CallResponse, CallResult},
+        error::{Error, ErrorCode},
+    },
+    ports::{Clock, SandboxLedger, StateScope},
+};
+
+/// The longest wait for a place.
+const QUEUE: Duration = Duration::from_secs(5);
+/// Calls that wait for an instance, over all routes.
+const POOL_QUEUE: usize = 4_096;
+/// How long storing state may take beyond the call's deadline.
+const STORE: Duration = Duration::from_secs(5);
+
+/// Where guests run.
+pub(crate) struct Guests {
+    /// The engine.
+    pub(crate) engine: SharedEngine,
+    /// Threads of their own: a guest that computes holds up no one else.
+    pub(crate) runtime: Handle,
+    /// Instances that may still be made.
+    pub(crate) slots: Arc<Semaphore>,
+    /// Calls that wait for one.
+    pub(crate) waiting: AtomicUsize,
+    /// State of connectors.
+    pub(crate) ledger: Arc<dyn SandboxLedger>,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Counters.
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Guests {
+    /// Calls a capability of `route` in a fresh instance.
+    ///
+    /// # Errors
+    /// The `capability_*` and `connector_*` codes.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        route: Arc<ConnectorRoute>,
+        request: CallRequest,
+    ) -> Result<CallResponse, Error> {
+        let callable = find(&route, &request)?;
+        callable.input.check(&request.input).map_err(|mismatch| {
+            Error::new(
+                ErrorCode::CapabilityInputInvalid,
+                format!(
+                    "the input does not match the schema at {:?} ({}): {}",
+                    mismatch.pointer, mismatch.rule, mismatch.detail
+                ),
+            )
+        })?;
+        let now = self.clock.now();
+        let asked = request.deadline.map_or(Duration::MAX, |deadline| deadline.since(now));
+        let wall = route.limits.wall().min(asked);
+        if wall.is_zero() {
+            return Err(deadline_error());
+        }
+        let deadline = Instant::now() + wall;
+        let place = self.place(&route, deadline).await?;
+        let passage = route.flight.enter().ok_or_else(fenced_error)?;
+        let call =
+            Call { deadline, deadline_at: now.plus(wall), route: Arc::clone(&route), request, passage };
+        let (answer, answered) = oneshot::channel();
+        let guests = Arc::clone(self);
+        self.runtime.spawn(async move {
+            guests.play(call, answer).await;
+            drop(place);
+        });
+        let result = answered.await.map_err(|_| {
+            Error::new(ErrorCode::CapabilityTrapped, "the host failed while it ran the connector")
+        })??;
+        Ok(CallResponse {
+            result,
+            connection_id: route.key.connection_id.clone(),
+            version: route.version.clone(),
+            release_digest: route.release_digest,
+            generation: route.generation.clone(),
+        })
+    }
+
+    async fn place(&self, route: &ConnectorRoute, deadline: Instant) -> Result<impl Send + use<>, Error> {
+        let until = deadline.min(Instant::now() + QUEUE);
+        let limit = usize::try_from(route.limits.concurrent_calls).unwrap_or(usize::MAX);
+        let own = acquire(&route.calls, &route.waiting, limit, until, route).await?;
+        let slot = acquire(&self.slots, &self.waiting, POOL_QUEUE, until, route).await?;
+        Ok((own, slot))
+    }
+
+    /// Plays a call to its end. The answer goes out before the instance is taken
+    /// apart; the route is left after that.
+    async fn play(&self, call: Call, mut answer: oneshot::Sender<Result<CallResult, Error>>) {
+        let Call { deadline, deadline_at, route, request, passage } = call;
+        let _running = route.count_call();
+        self.counters.instances.count();
+        let scope = StateScope {
+            account: request.account.clone(),
+            connector_key: route.key.connector_key.clone(),
+            connection_id: route.key.connection_id.clone(),
+        };
+        let context = exported::CallContext {
+            request_id: request.request_id.as_str().to_owned(),
+            account: request.account.as_ref().map(|account| account.as_str().to_owned()),
+            connection: route.key.connection_id.as_str().to_owned(),
+            deadline: u64::try_from(deadline_at.0).unwrap_or(0),
+        };
+        let log = CallLog::new(
+            Arc::clone(&route.gate.connector),
+            context.request_id.clone(),
+            Arc::clone(&self.counters),
+        );
+        let state = InstanceState::new(
+            Limiter::new(&route.limits),
+            Egress::new(Arc::clone(&route.gate), Some(passage.clone()), deadline),
+            log,
+            ProgressReports::new(request.progress.clone(), Some(passage.clone()), Arc::clone(&self.counters)),
+            StateBuffer::new(Some((Arc::clone(&self.ledger), scope))),
+        );
+        let mut store = state.into_store(self.engine.wasmtime());
+        let meter = Meter { cpu: route.limits.cpu(), deadline, fenced: Some(passage.flight().fenced()) };
+        let outcome = tokio::select! {
+            biased;
+            outcome = meter.run(invoke(&route, &mut store, &request, &context)) => outcome,
+            () = answer.closed() => return,
+        };
+        let outcome = match outcome {
+            Ok(Ok(Ok(result))) => self.accept(result, &route, &request, &mut store, &passage, deadline).await,
+            Ok(Ok(Err(error))) => Err(answer::guest_error(error)),
+            Ok(Err(trap)) => Err(answer::failure(&trap, &store.data().limiter)),
+            Err(ended) => Err(ended),
+        };
+        // Nobody may be left to hear it.
+        let _ = answer.send(outcome);
+        drop(store);
+        drop(passage);
+    }
+
+    /// Checks a result and stores what the call wrote. A fence comes before or after
+    /// this as a whole: the route is not gone while the passage is held.
+    async fn accept(
+        &self,
+        result: exported::CallResult,
+        route: &ConnectorRoute,
+        request: &CallRequest,
+        store: &mut Store<InstanceState>,
+        passage: &Passage,
+        deadline: Instant,
+    ) -> Result<CallResult, Error> {
+        let callable = find(route, request)?;
+        let result = answer::result(result, callable.output.as_ref(), route.limits.response_bytes)?;
+        let state = std::mem::replace(&mut store.data_mut().state, StateBuffer::new(None));
+        store.data_mut().progress.flush();
+        if passage.flight().is_fenced() {
+            return Err(fenced_error());
+        }
+        if let Some((scope, changes)) = state.into_changes() {
+            let stored = self.ledger.apply_state(&scope, &changes, STATE_QUOTA_BYTES);
+            timeout_at(deadline + STORE, stored)
+                .await
+                .map_err(|_| Error::unavailable("the connector's state could not be stored in time"))??;
+        }
+        Ok(result)
+    }
+}
+
+struct Call {
+    deadline: Instant,
+    deadline_at: crate::domain::timestamp::Timestamp,
+    route: Arc<ConnectorRoute>,
+    request: CallRequest,
+    passage: Passage,
+}
+
+fn find<'a>(route: &'a ConnectorRoute, request: &CallRequest) -> Result<&'a Callable, Error> {
+    route.program.capabilities.get(request.capability.name.as_str()).ok_or_else(|| {
+        Error::new(
+            ErrorCode::CapabilityNotFound,
+            format!(
+                "{} {} has no capability {}",
+                route.key.connector_key, route.version, request.capability.name
+            ),
+        )
+    })
+}
+
+async fn invoke(
+    route: &ConnectorRoute,
+    store: &mut Store<InstanceState>,
+    request: &CallRequest,
+    context: &exported::CallContext,
+) -> wasmtime::Result<Result<exported::CallResult, exported::Error>> {
+    let connector = route.program.pre.instantiate_async(&mut *store).await?;
+    let input = request.input.to_string();
+    connector
+        .portcullis_connector_capabilities()
+        .call_invoke(store, request.capability.name.as_str(), &input, context)
+        .await
+}
+
+/// Takes a place, or waits in a bounded queue for one.
+async fn acquire(
+    places: &Arc<Semaphore>,
+    waiting: &AtomicUsize,
+    limit: usize,
+    until: Instant,
+    route: &ConnectorRoute,
+) -> Result<OwnedSemaphorePermit, Error> {
+    match Arc::clone(places).try_acquire_owned() {
+        Ok(place) => return Ok(place),
+        Err(TryAcquireError::Closed) => return Err(Error::unavailable("the sandbox is closed")),
+        Err(TryAcquireError::NoPermits) => {}
+    }
+    let busy = || {
+        Error::new(
+            ErrorCode::CapabilityBusy,
+            format!("too many calls of {} are running; try again", route.key.connector_key),
+        )
+    };
+    let _queued = Queued::enter(waiting, limit).ok_or_else(busy)?;
+    tokio::select! {
+        biased;
+        () = route.flight.fenced().cancelled() => Err(fenced_error()),
+        place = timeout_at(until, Arc::clone(places).acquire_owned()) => match place {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) => Err(Error::unavailable("the sandbox is closed")),
+            Err(_) => Err(busy()),
+        },
+    }
+}
+
+/// A seat in a queue.
+struct Queued<'a>(&'a AtomicUsize);
+
+impl<'a> Queued<'a> {
+    fn enter(waiting: &'a AtomicUsize, limit: usize) -> Option<Self> {
+        let before = waiting.fetch_add(1, Ordering::Relaxed);
+        let seat = Self(waiting);
+        (before < limit).then_some(seat)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

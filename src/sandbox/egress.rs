@@ -1,0 +1,241 @@
+//! Requests of guests: decided by the grant, sent over HTTP/1.1, ended with the call.
+
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt as _;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, Sleep},
+};
+use wasmtime_wasi_http::{Error as HttpError, RequestOptions, Result as HttpResult, WasiBody, WasiHttpHooks};
+
+use super::{
+    counters::Counters,
+    flight::Passage,
+    grant::{Destination, Grant, Refusal},
+    transport::{ConnectError, Transport},
+};
+
+/// The longest response body.
+const BODY_BYTES: u64 = 32 << 20;
+/// Requests of one call at a time.
+const REQUESTS: usize = 16;
+const CONNECT: Duration = Duration::from_secs(10);
+const FIRST_BYTE: Duration = Duration::from_secs(60);
+const BETWEEN_BYTES: Duration = Duration::from_secs(30);
+
+/// What drives a connection after its response has begun.
+type Driver = Box<dyn Future<Output = Result<(), HttpError>> + Send>;
+
+/// What all calls of one route share.
+pub(crate) struct Gate {
+    /// What may be reached.
+    pub(crate) grant: Grant,
+    /// How it is reached.
+    pub(crate) transport: Arc<Transport>,
+    /// Where refusals are counted.
+    pub(crate) counters: Arc<Counters>,
+    /// The connector, for the log.
+    pub(crate) connector: Arc<str>,
+}
+
+/// The hooks of one call. Without a passage nothing leaves.
+pub(crate) struct Egress {
+    gate: Arc<Gate>,
+    passage: Option<Passage>,
+    deadline: Instant,
+    requests: Arc<Semaphore>,
+}
+
+impl Egress {
+    /// For a call inside `passage` that ends at `deadline`.
+    pub(crate) fn new(gate: Arc<Gate>, passage: Option<Passage>, deadline: Instant) -> Self {
+        Self { gate, passage, deadline, requests: Arc::new(Semaphore::new(REQUESTS)) }
+    }
+}
+
+impl WasiHttpHooks for Egress {
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _outcome: Box<dyn Future<Output = Result<(), HttpError>> + Send>,
+    ) -> Box<dyn Future<Output = HttpResult<(Response<WasiBody>, Driver)>> + Send> {
+        let gate = Arc::clone(&self.gate);
+        let passage = self.passage.clone();
+        let slot = Arc::clone(&self.requests).try_acquire_owned();
+        let patience = Patience::new(options.unwrap_or_default(), self.deadline);
+        Box::new(async move {
+            let decided = gate.grant.destination(request.method(), request.uri());
+            let destination = decided.map_err(|refusal| gate.refuse(&refusal))?;
+            let Some(passage) = passage.filter(|passage| !passage.flight().is_fenced()) else {
+                return Err(gate.refuse(&Refusal {
+                    rule: "inactive",
+                    host: destination.host,
+                    address: None,
+                }));
+            };
+            let Ok(slot) = slot else { return Err(HttpError::ConnectionLimitReached) };
+            let fenced = passage.flight().fenced().clone();
+            tokio::select! {
+                biased;
+                () = fenced.cancelled() => Err(HttpError::ConnectionTerminated),
+                answer = gate.exchange(request, &destination, patience, passage, slot) => answer,
+            }
+        })
+    }
+}
+
+impl Gate {
+    /// A gate that lets nothing out.
+    pub(crate) fn shut(connector: Arc<str>, counters: Arc<Counters>) -> Self {
+        Self { grant: Grant::default(), transport: Arc::default(), counters, connector }
+    }
+
+    /// Counts and logs a refusal. The guest learns no more than that there was one.
+    fn refuse(&self, refusal: &Refusal) -> HttpError {
+        self.counters.egress_refusals.count();
+        tracing::warn!(
+            connector.key = %self.connector,
+            egress.rule = refusal.rule,
+            egress.host = %refusal.host,
+            egress.address = refusal.address.map(tracing::field::display),
+            "a request of a connector was refused"
+        );
+        HttpError::HttpRequestDenied
+    }
+
+    async fn exchange(
+        &self,
+        mut request: Request<WasiBody>,
+        destination: &Destination,
+        patience: Patience,
+        passage: Passage,
+        slot: OwnedSemaphorePermit,
+    ) -> HttpResult<(Response<WasiBody>, Driver)> {
+        let connected = tokio::time::timeout(patience.connect, self.transport.connect(destination)).await;
+        let stream = match connected {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(ConnectError::Refused(refusal))) => return Err(self.refuse(&refusal)),
+            Ok(Err(ConnectError::Failed(cause))) => return Err(cause),
+            Err(_) => return Err(HttpError::ConnectionTimeout),
+        };
+        let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+            .max_headers(128)
+            .max_buf_size(256 << 10)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        for name in self.grant.reserved_headers() {
+            request.headers_mut().remove(name);
+        }
+        let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        *request.uri_mut() = path.parse::<Uri>().map_err(|_| HttpError::HttpRequestUriInvalid)?;
+        self.counters.egress_requests.count();
+
+        let mut connection = Box::pin(connection);
+        let mut ended = false;
+        let response = {
+            let mut send = pin!(tokio::time::timeout(patience.first_byte, sender.send_request(request)));
+            tokio::select! {
+                biased;
+                response = &mut send => response,
+                outcome = &mut connection => {
+                    outcome?;
+                    ended = true;
+                    send.await
+                }
+            }
+        };
+        let response = response.map_err(|_| HttpError::ConnectionReadTimeout)??;
+        let fenced = passage.flight().fenced().clone();
+        let driver = async move {
+            let _held = (passage, slot);
+            if ended {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = fenced.cancelled() => Ok(()),
+                outcome = connection => outcome.map_err(HttpError::from),
+            }
+        };
+        let response = response.map(|body| Bounded::new(body, patience.between_bytes).boxed_unsync());
+        Ok((response, Box::new(driver)))
+    }
+}
+
+/// How long each step may take: as the guest asks, within the host's limits and the call.
+#[derive(Clone, Copy)]
+struct Patience {
+    connect: Duration,
+    first_byte: Duration,
+    between_bytes: Duration,
+}
+
+impl Patience {
+    fn new(asked: RequestOptions, deadline: Instant) -> Self {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let within = |asked: Option<Duration>, limit: Duration| asked.unwrap_or(limit).min(limit).min(left);
+        Self {
+            connect: within(asked.connect_timeout, CONNECT),
+            first_byte: within(asked.first_byte_timeout, FIRST_BYTE),
+            between_bytes: within(asked.between_bytes_timeout, BETWEEN_BYTES),
+        }
+    }
+}
+
+/// A response body with a limit on its size and on its silence.
+struct Bounded {
+    body: hyper::body::Incoming,
+    left: u64,
+    silence: Duration,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Bounded {
+    fn new(body: hyper::body::Incoming, silence: Duration) -> Self {
+        Self { body, left: BODY_BYTES, silence, timer: Box::pin(tokio::time::sleep(silence)) }
+    }
+}
+
+impl Body for Bounded {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let size = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let Some(left) = self.left.checked_sub(size) else {
+                    return Poll::Ready(Some(Err(HttpError::HttpResponseBodySize(Some(BODY_BYTES)))));
+                };
+                self.left = left;
+                let next = Instant::now() + self.silence;
+                self.timer.as_mut().reset(next);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(cause))) => Poll::Ready(Some(Err(cause.into()))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                ready!(self.timer.as_mut().poll(context));
+                Poll::Ready(Some(Err(HttpError::ConnectionReadTimeout)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
