@@ -2,3 +2,5 @@
 
 mod architecture;
 mod domain;
+mod guests;
+mod sandbox;
