@@ -3,3 +3,5 @@
 mod architecture;
 mod domain;
 mod store;
+mod guests;
+mod sandbox;
