@@ -96,7 +96,6 @@ fn a_crate_that_does_not_build_or_makes_no_module_leaves_no_component() {
     let cdylib = "[lib]\ncrate-type = [\"cdylib\"]\n";
     says(&attempt(cdylib, "nonsense"), ErrorCode::ComponentInvalid, &["does not build"]);
     says(&attempt("", ""), ErrorCode::ComponentInvalid, &["crate-type"]);
-    // A module that tells of no world makes a component of nothing, which fits no world.
     let error = attempt(&format!("{cdylib}[dependencies]\nabsent = {{ path = \"../absent-crate\" }}\n"), "");
     says(&error, ErrorCode::ComponentInvalid, &["cannot be fetched"]);
 }

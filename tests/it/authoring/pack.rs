@@ -131,6 +131,10 @@ fn a_component_that_is_none_is_refused() {
         (Vec::new(), "not WebAssembly"),
         (hostile("core-module"), "core WebAssembly module"),
         (component("echo", "1.0.0", "v1")[..1000].to_vec(), "not a valid component"),
+        (
+            wat::parse_str("(component (import \"a:b/c\" (func)))").expect("a component"),
+            "no WIT can describe",
+        ),
     ] {
         workshop.write("component.wasm", bytes);
         says(&workshop.refusal(), ErrorCode::ComponentInvalid, &["component.wasm", why]);
