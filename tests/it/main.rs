@@ -2,5 +2,6 @@
 
 mod architecture;
 mod config;
+mod daemon;
 mod domain;
 mod store;
