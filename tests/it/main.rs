@@ -2,6 +2,8 @@
 
 mod architecture;
 mod authoring;
+mod config;
+mod daemon;
 mod domain;
 mod store;
 mod guests;
