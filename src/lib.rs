@@ -1,4 +1,5 @@
 //! Portcullis.
+pub mod api;
 pub mod artifacts;
 pub mod authoring;
 pub mod cli;
