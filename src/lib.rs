@@ -1,3 +1,5 @@
 //! Portcullis.
+pub mod config;
 pub mod domain;
 pub mod ports;
+pub mod telemetry;
