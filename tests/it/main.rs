@@ -1,5 +1,6 @@
 //! The integration tests: one binary, a module a subject.
 
 mod architecture;
+mod config;
 mod domain;
 mod store;
