@@ -139,12 +139,27 @@ mod tests {
     #[test]
     fn only_names_that_are_ours_are_admitted() {
         let loopback = Access::new("127.0.0.1:7700".parse().unwrap(), ["Gate.Example".into()]);
-        for ours in ["127.0.0.1:7700", "localhost:7700", "LOCALHOST:7700", "[::1]:7700", "gate.example", "gate.example:443"] {
+        for ours in [
+            "127.0.0.1:7700",
+            "localhost:7700",
+            "LOCALHOST:7700",
+            "[::1]:7700",
+            "gate.example",
+            "gate.example:443",
+        ] {
             assert!(loopback.admits(ours), "{ours}");
         }
         for foreign in [
-            "127.0.0.1", "127.0.0.1:80", "evil.example:7700", "localhost.evil.example:7700", "10.0.0.1:7700",
-            "127.0.0.1:7700:7700", "", ":7700", "localhost:99999", "notgate.example",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "evil.example:7700",
+            "localhost.evil.example:7700",
+            "10.0.0.1:7700",
+            "127.0.0.1:7700:7700",
+            "",
+            ":7700",
+            "localhost:99999",
+            "notgate.example",
         ] {
             assert!(!loopback.admits(foreign), "{foreign}");
         }

@@ -45,7 +45,7 @@ pub(super) async fn call(
 ) -> Result<Response, ApiError> {
     let (name, ()) = target.command(&VERBS)?;
     let capability = parse_id(&name)?;
-    let asked: dto::CallBody = body::read(request, body::CALL_BYTES).await?;
+    let asked: dto::CallBody = body::read(&state, request, body::CALL_BYTES).await?;
     let deadline = match asked.deadline_ms {
         None => None,
         Some(ms) if DEADLINE_MS.contains(&ms) => Some(state.clock.now().plus(Duration::from_millis(ms))),

@@ -39,17 +39,17 @@ pub(super) async fn command(
 ) -> Result<Response, ApiError> {
     let (name, verb) = target.command(&VERBS)?;
     let key = ConnectorKey::parse(name)?;
-    let asked: dto::MutationBody = body::read(request, body::COMMAND_BYTES).await?;
+    let asked: dto::MutationBody = body::read(&state, request, body::COMMAND_BYTES).await?;
     let scope = state.scope.scope();
-    let mutation = asked.mutation(scope.clone())?;
+    let mutation = asked.mutation(key.clone(), scope.clone())?;
     let declared: &[u16] = match verb {
         Verb::Install => &[400, 404, 409, 422, 503],
         Verb::Uninstall => &[400, 404, 409, 503],
     };
     let market = state.market().map_err(|error| ApiError::from(error).among(declared))?;
     let accepted = match verb {
-        Verb::Install => market.install(key.clone(), mutation).await,
-        Verb::Uninstall => market.uninstall(key.clone(), mutation).await,
+        Verb::Install => market.install(mutation).await,
+        Verb::Uninstall => market.uninstall(mutation).await,
     };
     match accepted {
         Ok(accepted) => body::json(StatusCode::ACCEPTED, &dto::Mutation::from(accepted)),
@@ -64,11 +64,11 @@ pub(super) async fn set_runtime(
 ) -> Result<Response, ApiError> {
     const DECLARED: &[u16] = &[400, 404, 409, 503];
     let key = ConnectorKey::parse(target.thing(&[])?)?;
-    let asked: dto::RuntimeBody = body::read(request, body::COMMAND_BYTES).await?;
+    let asked: dto::RuntimeBody = body::read(&state, request, body::COMMAND_BYTES).await?;
     let scope = state.scope.scope();
-    let (mutation, enabled) = asked.mutation(scope.clone())?;
+    let (mutation, enabled) = asked.mutation(key.clone(), scope.clone())?;
     let market = state.market().map_err(|error| ApiError::from(error).among(DECLARED))?;
-    match market.set_runtime_enabled(key.clone(), mutation, enabled).await {
+    match market.set_runtime_enabled(mutation, enabled).await {
         Ok((connector, runtime)) => {
             body::json(StatusCode::ACCEPTED, &dto::Connector::new(connector, runtime))
         }

@@ -16,5 +16,5 @@ pub(super) async fn alive() -> Result<Response, ApiError> {
 pub(super) async fn ready(State(state): State<Arc<ApiState>>) -> Result<Response, ApiError> {
     let readiness = state.health.readiness();
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    body::json(status, &readiness)
+    body::json(status, &readiness.detail)
 }

@@ -51,12 +51,8 @@ pub(super) async fn catalog(
     let Query(asked) = parameters.map_err(|rejection| {
         Error::invalid_request(format!("the query is not what this route reads: {}", rejection.body_text()))
     })?;
-    let query = CatalogPageQuery::parse(
-        &asked.section_id,
-        asked.page_size,
-        &asked.page_token,
-        &asked.installation,
-    )?;
+    let query =
+        CatalogPageQuery::parse(&asked.section_id, asked.page_size, &asked.page_token, &asked.installation)?;
     let page = state.market().map_err(declared)?.catalog_page(&query).await.map_err(declared)?;
     body::json(StatusCode::OK, &dto::Page::from(page))
 }
@@ -66,7 +62,7 @@ pub(super) async fn refresh(
     request: Request,
 ) -> Result<Response, ApiError> {
     let declared = |error: Error| ApiError::from(error).among(&[400, 409, 503]);
-    let asked: dto::RefreshBody = body::read(request, body::COMMAND_BYTES).await?;
+    let asked: dto::RefreshBody = body::read(&state, request, body::COMMAND_BYTES).await?;
     let mutation = asked.mutation(state.scope.scope())?;
     let accepted = state.market().map_err(declared)?.refresh_catalog(mutation).await.map_err(declared)?;
     body::json(StatusCode::ACCEPTED, &dto::Mutation::from(accepted))

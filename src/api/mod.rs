@@ -36,9 +36,10 @@ use axum::{
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::Access;
+pub use body::ARRIVAL as BODY_ARRIVAL;
 pub use error::ApiError;
 pub use serve::{Shutdown, serve};
-pub use service::{Accepted, ActiveScope, ApiState, Health, Market, Mutation, Readiness};
+pub use service::{ActiveScope, ApiState, Health, Market, Readiness};
 
 /// All routes. The path of a command ends in `:verb`; [`target::Target`] splits it.
 pub fn router(state: Arc<ApiState>) -> Router {

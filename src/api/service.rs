@@ -1,11 +1,11 @@
 //! What the API needs from below, as small traits, so that it can be tried
 //! without a database or an engine.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use secrecy::SecretString;
-use serde::Serialize;
+use serde_json::Value;
 
 use super::Access;
 use crate::{
@@ -14,37 +14,13 @@ use crate::{
         connector::Connector,
         convergence::ConnectorRuntime,
         error::Error,
-        id::{ClientRequestId, ConnectorKey, OperationId},
+        id::{ConnectorKey, OperationId},
         operation::{Operation, OperationScope},
-        revision::Revision,
         snapshot::PublicSnapshot,
     },
+    market::{Accepted, Application, ConnectorMutation, Mutation},
     ports::{Clock, IdSource, ImplementationHost},
 };
-
-/// A command, as every mutating request carries it.
-#[derive(Clone, Debug)]
-pub struct Mutation {
-    /// The caller's own id of the command.
-    pub client_request_id: ClientRequestId,
-    /// The global revision that the caller saw.
-    pub expected_revision: Revision,
-    /// The connector's revision that the caller saw; judged instead of the global one.
-    pub expected_connector_revision: Option<Revision>,
-    /// For which account; always the daemon's, never the caller's choice.
-    pub scope: OperationScope,
-}
-
-/// An accepted command.
-#[derive(Clone, Debug)]
-pub struct Accepted {
-    /// The connector, where the command is about one.
-    pub connector: Option<Connector>,
-    /// The operation that carries it out.
-    pub operation: Operation,
-    /// The revision at which it was accepted.
-    pub revision: Revision,
-}
 
 /// The connector market, as the API sees it.
 #[async_trait]
@@ -72,18 +48,64 @@ pub trait Market: Send + Sync {
     async fn refresh_catalog(&self, mutation: Mutation) -> Result<Accepted, Error>;
 
     /// Accepts an installation or update.
-    async fn install(&self, key: ConnectorKey, mutation: Mutation) -> Result<Accepted, Error>;
+    async fn install(&self, command: ConnectorMutation) -> Result<Accepted, Error>;
 
     /// Accepts a removal.
-    async fn uninstall(&self, key: ConnectorKey, mutation: Mutation) -> Result<Accepted, Error>;
+    async fn uninstall(&self, command: ConnectorMutation) -> Result<Accepted, Error>;
 
     /// Turns the user's switch.
     async fn set_runtime_enabled(
         &self,
-        key: ConnectorKey,
-        mutation: Mutation,
+        command: ConnectorMutation,
         enabled: bool,
     ) -> Result<(Connector, Option<ConnectorRuntime>), Error>;
+}
+
+#[async_trait]
+impl Market for Application {
+    async fn snapshot(&self, scope: &OperationScope) -> Result<PublicSnapshot, Error> {
+        self.snapshot(scope).await
+    }
+
+    async fn categories(&self) -> Result<Vec<CatalogCategory>, Error> {
+        self.categories().await
+    }
+
+    async fn catalog_page(&self, query: &CatalogPageQuery) -> Result<CatalogPage, Error> {
+        self.catalog_page(query).await
+    }
+
+    async fn connector(
+        &self,
+        scope: &OperationScope,
+        key: &ConnectorKey,
+    ) -> Result<(Connector, Option<ConnectorRuntime>), Error> {
+        self.connector_view(scope, key).await
+    }
+
+    async fn operation(&self, scope: &OperationScope, id: &OperationId) -> Result<Operation, Error> {
+        self.operation(scope, id).await
+    }
+
+    async fn refresh_catalog(&self, mutation: Mutation) -> Result<Accepted, Error> {
+        self.refresh_catalog(mutation).await
+    }
+
+    async fn install(&self, command: ConnectorMutation) -> Result<Accepted, Error> {
+        self.install(command).await
+    }
+
+    async fn uninstall(&self, command: ConnectorMutation) -> Result<Accepted, Error> {
+        self.uninstall(command).await
+    }
+
+    async fn set_runtime_enabled(
+        &self,
+        command: ConnectorMutation,
+        enabled: bool,
+    ) -> Result<(Connector, Option<ConnectorRuntime>), Error> {
+        self.set_runtime_enabled(command, enabled).await
+    }
 }
 
 /// Which account the daemon serves now.
@@ -99,13 +121,12 @@ impl ActiveScope for OperationScope {
 }
 
 /// Whether the daemon can do its work.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Readiness {
     /// Whether it takes calls.
     pub ready: bool,
-    /// What it waits for, when it does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    /// The same with its reasons, as the body of the answer.
+    pub detail: Value,
 }
 
 /// Who knows whether the daemon can do its work.
@@ -128,6 +149,8 @@ pub struct ApiState {
     pub token: SecretString,
     /// The names under which the daemon may be addressed.
     pub access: Access,
+    /// How long a body may take to arrive; [`super::BODY_ARRIVAL`] as a rule.
+    pub arrival: Duration,
     /// The time, for deadlines.
     pub clock: Arc<dyn Clock>,
     /// Fresh request ids.

@@ -4,8 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Connector, Operation};
 use crate::{
-    api::service,
-    domain::{error::Error, id::ClientRequestId, operation::OperationScope, revision::Revision},
+    domain::{
+        error::Error,
+        id::{ClientRequestId, ConnectorKey},
+        operation::OperationScope,
+        revision::Revision,
+    },
+    market,
 };
 
 /// A command on the catalog.
@@ -19,8 +24,8 @@ pub struct RefreshBody {
 }
 
 impl RefreshBody {
-    pub(in crate::api) fn mutation(self, scope: OperationScope) -> Result<service::Mutation, Error> {
-        mutation(self.client_request_id, self.expected_revision, None, scope)
+    pub(in crate::api) fn mutation(self, scope: OperationScope) -> Result<market::Mutation, Error> {
+        mutation(self.client_request_id, self.expected_revision, scope)
     }
 }
 
@@ -38,8 +43,16 @@ pub struct MutationBody {
 }
 
 impl MutationBody {
-    pub(in crate::api) fn mutation(self, scope: OperationScope) -> Result<service::Mutation, Error> {
-        mutation(self.client_request_id, self.expected_revision, self.expected_connector_revision, scope)
+    pub(in crate::api) fn mutation(
+        self,
+        connector_key: ConnectorKey,
+        scope: OperationScope,
+    ) -> Result<market::ConnectorMutation, Error> {
+        Ok(market::ConnectorMutation {
+            mutation: mutation(self.client_request_id, self.expected_revision, scope)?,
+            connector_key,
+            expected_connector_revision: self.expected_connector_revision.map(Revision),
+        })
     }
 }
 
@@ -59,27 +72,28 @@ pub struct RuntimeBody {
 }
 
 impl RuntimeBody {
-    pub(in crate::api) fn mutation(self, scope: OperationScope) -> Result<(service::Mutation, bool), Error> {
-        let mutation = mutation(
-            self.client_request_id,
-            self.expected_revision,
-            self.expected_connector_revision,
-            scope,
-        )?;
-        Ok((mutation, self.enabled))
+    pub(in crate::api) fn mutation(
+        self,
+        connector_key: ConnectorKey,
+        scope: OperationScope,
+    ) -> Result<(market::ConnectorMutation, bool), Error> {
+        let command = market::ConnectorMutation {
+            mutation: mutation(self.client_request_id, self.expected_revision, scope)?,
+            connector_key,
+            expected_connector_revision: self.expected_connector_revision.map(Revision),
+        };
+        Ok((command, self.enabled))
     }
 }
 
 fn mutation(
     client_request_id: String,
     expected_revision: u64,
-    expected_connector_revision: Option<u64>,
     scope: OperationScope,
-) -> Result<service::Mutation, Error> {
-    Ok(service::Mutation {
+) -> Result<market::Mutation, Error> {
+    Ok(market::Mutation {
         client_request_id: ClientRequestId::parse(client_request_id)?,
         expected_revision: Revision(expected_revision),
-        expected_connector_revision: expected_connector_revision.map(Revision),
         scope,
     })
 }
@@ -97,8 +111,8 @@ pub struct Mutation {
     pub revision: u64,
 }
 
-impl From<service::Accepted> for Mutation {
-    fn from(accepted: service::Accepted) -> Self {
+impl From<market::Accepted> for Mutation {
+    fn from(accepted: market::Accepted) -> Self {
         Self {
             connector: accepted.connector.map(|connector| Connector::new(connector, None)),
             operation: accepted.operation.into(),
