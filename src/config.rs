@@ -24,6 +24,7 @@ use crate::{
         manifest::{EffectiveLimits, HostName},
         operation::OperationScope,
     },
+    sandbox::SandboxSettings,
     telemetry::{LogFormat, LogSettings},
 };
 
@@ -85,70 +86,63 @@ pub struct ServeArgs {
         long,
         env = "PORTCULLIS_MAX_MEMORY_MIB",
         value_name = "MIB",
-        default_value_t = 256,
         value_parser = clap::value_parser!(u64).range(1..=4096)
     )]
-    pub max_memory_mib: u64,
+    pub max_memory_mib: Option<u64>,
 
     /// The most table elements one call may use
     #[arg(
         long,
         env = "PORTCULLIS_MAX_TABLE_ELEMENTS",
         value_name = "COUNT",
-        default_value_t = 100_000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000)
     )]
-    pub max_table_elements: u64,
+    pub max_table_elements: Option<u64>,
 
     /// The most CPU time one call may use, in milliseconds
     #[arg(
         long,
         env = "PORTCULLIS_MAX_CPU_MS",
         value_name = "MS",
-        default_value_t = 30_000,
         value_parser = clap::value_parser!(u64).range(1..=120_000)
     )]
-    pub max_cpu_ms: u64,
+    pub max_cpu_ms: Option<u64>,
 
     /// The longest one call may take, in milliseconds
     #[arg(
         long,
         env = "PORTCULLIS_MAX_WALL_MS",
         value_name = "MS",
-        default_value_t = 120_000,
         value_parser = clap::value_parser!(u64).range(100..=120_000)
     )]
-    pub max_wall_ms: u64,
+    pub max_wall_ms: Option<u64>,
 
     /// The most calls of one connector at the same time
     #[arg(
         long,
         env = "PORTCULLIS_MAX_CONCURRENT_CALLS",
         value_name = "COUNT",
-        default_value_t = 256,
         value_parser = clap::value_parser!(u32).range(1..=1000)
     )]
-    pub max_concurrent_calls: u32,
+    pub max_concurrent_calls: Option<u32>,
 
     /// The largest answer of one call, in KiB
     #[arg(
         long,
         env = "PORTCULLIS_MAX_RESPONSE_KIB",
         value_name = "KIB",
-        default_value_t = 10_240,
         value_parser = clap::value_parser!(u64).range(1..=10_240)
     )]
-    pub max_response_kib: u64,
+    pub max_response_kib: Option<u64>,
 
-    /// Instances that are kept ready, and so the most calls of all connectors at the same time
+    /// The most instances, and so calls, of all connectors at the same time
     #[arg(
         long,
         env = "PORTCULLIS_POOL_SIZE",
         value_name = "COUNT",
-        default_value_t = 512,
         value_parser = clap::value_parser!(u32).range(8..=10_000)
     )]
-    pub pool_size: u32,
+    pub pool_size: Option<u32>,
 
     /// Seconds that running calls get to end when the daemon stops
     #[arg(
@@ -292,6 +286,9 @@ impl ServeSettings {
             Some(dir) => dir,
             None => default_data_dir(environment)?,
         };
+        // What the operator leaves open, the sandbox decides.
+        let sandbox = SandboxSettings::new(PathBuf::new());
+        let most = sandbox.ceilings;
         let account = args.account.trim();
         let scope = if account.is_empty() {
             OperationScope::default()
@@ -307,14 +304,14 @@ impl ServeSettings {
             scope,
             development_hosts: parse_list(&args.development_hosts)?,
             ceiling: EffectiveLimits {
-                memory_bytes: args.max_memory_mib << 20,
-                table_elements: args.max_table_elements,
-                cpu_ms: args.max_cpu_ms,
-                wall_ms: args.max_wall_ms,
-                concurrent_calls: args.max_concurrent_calls,
-                response_bytes: args.max_response_kib << 10,
+                memory_bytes: args.max_memory_mib.map_or(most.memory_bytes, |mib| mib << 20),
+                table_elements: args.max_table_elements.unwrap_or(most.table_elements),
+                cpu_ms: args.max_cpu_ms.unwrap_or(most.cpu_ms),
+                wall_ms: args.max_wall_ms.unwrap_or(most.wall_ms),
+                concurrent_calls: args.max_concurrent_calls.unwrap_or(most.concurrent_calls),
+                response_bytes: args.max_response_kib.map_or(most.response_bytes, |kib| kib << 10),
             },
-            pool_size: args.pool_size,
+            pool_size: args.pool_size.unwrap_or(sandbox.pool_instances),
             drain_deadline: Duration::from_secs(args.drain_deadline),
             log: LogSettings { format: args.log_format, filter: args.log_filter.parse()? },
         })

@@ -66,6 +66,7 @@ pub mod artifacts;
 pub mod authoring;
 pub mod cli;
 pub mod config;
+pub mod daemon;
 pub mod domain;
 pub mod market;
 pub mod ports;

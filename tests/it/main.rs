@@ -3,5 +3,6 @@
 mod api;
 mod architecture;
 mod config;
+mod daemon;
 mod domain;
 mod store;
