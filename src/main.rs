@@ -1,1 +1,7 @@
-fn main() {}
+//! The `portcullis` program: everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    portcullis::cli::main()
+}

@@ -1,5 +1,6 @@
 //! The integration tests: one binary, a module a subject.
 
+mod api;
 mod architecture;
 mod authoring;
 mod config;

@@ -1,0 +1,181 @@
+//! The grammar: one place for every command and flag.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::{
+    call, capabilities,
+    catalog::CatalogCommand,
+    client::Client,
+    connector::ConnectorCommand,
+    exit::{EXIT_CODES, Failure},
+    install, list, operations,
+    output::Output,
+    refresh, routes, show, uninstall,
+};
+
+/// A fail-closed host for third-party connectors shipped as WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "portcullis", version, about, after_help = EXIT_CODES, propagate_version = true)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pub(super) client: ClientOptions,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// How a command finds the daemon, and how it speaks.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ClientOptions {
+    /// The daemon's address, as http://ip:port; needs --token-file [default: as the data directory says]
+    #[arg(long, global = true, env = "PORTCULLIS_ENDPOINT", value_name = "URL", requires = "token_file")]
+    pub(super) endpoint: Option<String>,
+
+    /// The file that holds the daemon's token [default: token in the data directory]
+    #[arg(long, global = true, env = "PORTCULLIS_TOKEN_FILE", value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+
+    /// The daemon's data directory [default: `$XDG_DATA_HOME/portcullis` or ~/.local/share/portcullis]
+    #[arg(long, global = true, env = "PORTCULLIS_DATA_DIR", value_name = "DIR")]
+    pub(super) data_dir: Option<PathBuf>,
+
+    /// Print JSON, for programs
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    #[command(flatten)]
+    Client(ClientCommand),
+    /// Build, pack and inspect connectors, without a daemon
+    #[command(subcommand)]
+    Connector(ConnectorCommand),
+    /// Make catalogs of releases, without a daemon
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
+}
+
+/// What is asked of a running daemon.
+#[derive(Debug, Subcommand)]
+pub(super) enum ClientCommand {
+    /// Read the catalogs again
+    Refresh(WaitOptions),
+    /// List connectors
+    List(ListOptions),
+    /// Show a connector: permissions, hosts, limits, digest, versions, runtime
+    Show {
+        /// The connector's key
+        key: String,
+    },
+    /// Install or update a connector; shows its permissions first
+    Install(InstallOptions),
+    /// Remove a connector
+    Uninstall(UninstallOptions),
+    /// List operations, or show one
+    Operations {
+        /// The operation's id
+        id: Option<String>,
+    },
+    /// List what can be called, of one connector or of all; or show one capability
+    Capabilities {
+        /// A connector's key, or a capability's id
+        name: Option<String>,
+    },
+    /// Call a capability
+    Call(CallOptions),
+    /// List routes with their generations
+    Routes,
+}
+
+impl ClientCommand {
+    pub(super) async fn run(self, client: &Client, output: Output) -> Result<(), Failure> {
+        match self {
+            Self::Refresh(options) => refresh::run(client, output, options).await,
+            Self::List(options) => list::run(client, output, options).await,
+            Self::Show { key } => show::run(client, output, &key).await,
+            Self::Install(options) => install::run(client, output, options).await,
+            Self::Uninstall(options) => uninstall::run(client, output, options).await,
+            Self::Operations { id } => operations::run(client, output, id.as_deref()).await,
+            Self::Capabilities { name } => capabilities::run(client, output, name.as_deref()).await,
+            Self::Call(options) => call::run(client, output, options).await,
+            Self::Routes => routes::run(client, output).await,
+        }
+    }
+}
+
+/// How long to wait for an operation.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct WaitOptions {
+    /// Return as soon as the command is accepted
+    #[arg(long)]
+    pub(super) no_wait: bool,
+
+    /// Stop waiting after so many seconds; the operation goes on
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, conflicts_with = "no_wait")]
+    pub(super) timeout: u64,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ListOptions {
+    /// Only what is installed
+    #[arg(long)]
+    pub(super) installed: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct InstallOptions {
+    /// The connector's key
+    pub(super) key: String,
+
+    /// Agree to the permissions without being asked; needed where there is no terminal
+    #[arg(long, short)]
+    pub(super) yes: bool,
+
+    /// Install even when this very release is in place
+    #[arg(long)]
+    pub(super) reinstall: bool,
+
+    #[command(flatten)]
+    pub(super) wait: WaitOptions,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct UninstallOptions {
+    /// The connector's key
+    pub(super) key: String,
+
+    #[command(flatten)]
+    pub(super) wait: WaitOptions,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CallOptions {
+    /// The capability's id, as in echo.echo
+    pub(super) id: String,
+
+    /// The input as a JSON object; - reads it from standard input
+    #[arg(value_name = "JSON", conflicts_with = "input")]
+    pub(super) json_input: Option<String>,
+
+    /// One field of the input; read as JSON where the capability's schema asks for
+    /// anything but text
+    #[arg(long, short, value_name = "NAME=VALUE")]
+    pub(super) input: Vec<String>,
+
+    /// How long to wait for the answer, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub(super) deadline_ms: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grammar_holds_together() {
+        use clap::CommandFactory as _;
+        Arguments::command().debug_assert();
+    }
+}

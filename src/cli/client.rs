@@ -1,0 +1,202 @@
+//! The client of the daemon's API, and how it is found.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use reqwest::{Method, Url, redirect::Policy};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    args::ClientOptions,
+    exit::{Exit, Failure},
+};
+use crate::{api::dto, config};
+
+/// How long a connection may take. The daemon is near.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long any answer but a call's may take.
+const ANSWER: Duration = Duration::from_secs(60);
+/// The file in the data directory that says where the daemon listens.
+const DAEMON_FILE: &str = "daemon.json";
+/// The file in the data directory that holds the token.
+const TOKEN_FILE: &str = "token";
+
+/// What this program reads of `daemon.json`.
+#[derive(Deserialize)]
+struct DaemonFile {
+    endpoint: String,
+}
+
+/// Speaks to one daemon.
+pub(super) struct Client {
+    http: reqwest::Client,
+    endpoint: Url,
+    token: SecretString,
+}
+
+impl Client {
+    /// The daemon that the options name, else the one of the data directory.
+    pub(super) fn find(options: &ClientOptions) -> Result<Self, Failure> {
+        let data_dir = || config::data_dir_or_default(options.data_dir.as_deref()).map_err(Failure::from);
+        let endpoint = match &options.endpoint {
+            Some(endpoint) => endpoint.clone(),
+            None => daemon_file(&data_dir()?)?.endpoint,
+        };
+        let token_file = match &options.token_file {
+            Some(file) => file.clone(),
+            None => data_dir()?.join(TOKEN_FILE),
+        };
+        Self::new(&endpoint, read_token(&token_file)?)
+    }
+
+    /// A client of the daemon at `endpoint`.
+    pub(super) fn new(endpoint: &str, token: SecretString) -> Result<Self, Failure> {
+        let endpoint = Url::parse(endpoint)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some())
+            .ok_or_else(|| Failure::usage(format!("the endpoint {endpoint:?} is no http://ip:port")))?;
+        // No proxy and no redirect: the token goes to the daemon and nowhere else.
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(Policy::none())
+            .connect_timeout(CONNECT)
+            .tcp_nodelay(true)
+            .user_agent(concat!("portcullis/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|cause| Failure::unexpected(format!("the HTTP client does not start: {cause}")))?;
+        Ok(Self { http, endpoint, token })
+    }
+
+    /// Where the daemon listens.
+    pub(super) fn endpoint(&self) -> &str {
+        self.endpoint.as_str().trim_end_matches('/')
+    }
+
+    /// Asks for something.
+    pub(super) async fn get(&self, path: &[&str]) -> Result<Value, Failure> {
+        self.send::<()>(Method::GET, path, None, Some(ANSWER)).await
+    }
+
+    /// Asks for something, as `T`.
+    pub(super) async fn read<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
+        parse(self.get(path).await?)
+    }
+
+    /// Sends a command.
+    pub(super) async fn post<B: Serialize>(&self, path: &[&str], body: &B) -> Result<Value, Failure> {
+        self.send(Method::POST, path, Some(body), Some(ANSWER)).await
+    }
+
+    /// Sends a call, which takes as long as it takes: the daemon limits it.
+    pub(super) async fn call(&self, id: &str, body: &dto::CallBody) -> Result<Value, Failure> {
+        self.send(Method::POST, &["v1", "capabilities", &format!("{id}:call")], Some(body), None).await
+    }
+
+    /// The connector `key`.
+    pub(super) async fn connector(&self, key: &str) -> Result<dto::Connector, Failure> {
+        self.read(&["v1", "connector-market", "connectors", key]).await
+    }
+
+    /// Everything at one revision.
+    pub(super) async fn snapshot(&self) -> Result<dto::Snapshot, Failure> {
+        self.read(&["v1", "connector-market"]).await
+    }
+
+    /// The operation `id`.
+    pub(super) async fn operation(&self, id: &str) -> Result<dto::Operation, Failure> {
+        self.read(&["v1", "connector-market", "operations", id]).await
+    }
+
+    async fn send<B: Serialize>(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<&B>,
+        limit: Option<Duration>,
+    ) -> Result<Value, Failure> {
+        let mut url = self.endpoint.clone();
+        match url.path_segments_mut() {
+            // Segments are percent-encoded here, so a key cannot become a path.
+            Ok(mut segments) => drop(segments.pop_if_empty().extend(path)),
+            Err(()) => return Err(Failure::usage("the endpoint takes no path")),
+        }
+        let mut request = self.http.request(method, url).bearer_auth(self.token.expose_secret());
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        if let Some(limit) = limit {
+            request = request.timeout(limit);
+        }
+        let response = request.send().await.map_err(|cause| self.unanswered(&cause))?;
+        let status = response.status();
+        let text = response.bytes().await.map_err(|cause| self.unanswered(&cause))?;
+        if status.is_success() {
+            return serde_json::from_slice(&text).map_err(|_| {
+                Failure::unexpected(format!("{} answered {status} without JSON", self.endpoint()))
+            });
+        }
+        match serde_json::from_slice::<dto::ErrorBody>(&text) {
+            Ok(error) => Err(Failure {
+                request_id: error.request_id,
+                ..Failure::coded(error.code, error.message, error.retryable)
+            }),
+            Err(_) => Err(Failure::unexpected(format!(
+                "{} answered {status}, but not as a portcullis daemon does",
+                self.endpoint()
+            ))),
+        }
+    }
+
+    fn unanswered(&self, cause: &reqwest::Error) -> Failure {
+        if cause.is_timeout() && !cause.is_connect() {
+            return Failure::new(Exit::Conflict, format!("{} did not answer in time", self.endpoint()));
+        }
+        let what = if cause.is_connect() { "nothing listens at" } else { "the connection broke to" };
+        not_running(format!("{what} {}", self.endpoint()))
+    }
+}
+
+/// Reads an answer as `T`.
+pub(super) fn parse<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    serde_json::from_value(answer).map_err(|cause| {
+        Failure::unexpected(format!("the daemon's answer is not what this version reads: {cause}"))
+    })
+}
+
+fn not_running(message: String) -> Failure {
+    Failure::new(Exit::Unreachable, message).with_hint("start it with: portcullis serve")
+}
+
+fn daemon_file(data_dir: &Path) -> Result<DaemonFile, Failure> {
+    let path = data_dir.join(DAEMON_FILE);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => {
+            return Err(not_running(format!("no daemon runs on {}", data_dir.display())));
+        }
+        Err(cause) => return Err(Failure::unexpected(format!("{} cannot be read: {cause}", path.display()))),
+    };
+    serde_json::from_slice(&text)
+        .map_err(|cause| Failure::unexpected(format!("{} is not readable: {cause}", path.display())))
+}
+
+fn read_token(path: &PathBuf) -> Result<SecretString, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(SecretString::from(text.trim().to_owned())),
+        Err(cause) if cause.kind() == ErrorKind::NotFound => {
+            Err(Failure::new(Exit::Refused, format!("the token file {} does not exist", path.display()))
+                .with_hint("the daemon makes it on its first start; name another one with --token-file"))
+        }
+        Err(cause) => Err(Failure::new(
+            Exit::Refused,
+            format!("the token file {} cannot be read: {cause}", path.display()),
+        )
+        .with_hint("only the user that runs the daemon may read it")),
+    }
+}

@@ -1,0 +1,69 @@
+//! `portcullis operations`.
+
+use serde_json::json;
+
+use super::{
+    client,
+    client::Client,
+    exit::Failure,
+    output::{Output, headline},
+    progress::word,
+};
+use crate::api::dto;
+
+pub(super) async fn run(client: &Client, output: Output, id: Option<&str>) -> Result<(), Failure> {
+    match id {
+        Some(id) => show(client, output, id).await,
+        None => list(client, output).await,
+    }
+}
+
+async fn list(client: &Client, output: Output) -> Result<(), Failure> {
+    let mut operations = client.snapshot().await?.operations;
+    operations.sort_by_key(|operation| std::cmp::Reverse(operation.created_at));
+    output.document(&json!({ "operations": operations }));
+    let rows: Vec<[String; 6]> = operations
+        .iter()
+        .map(|operation| {
+            [
+                operation.operation_id.clone(),
+                word(&operation.kind),
+                operation.connector_key.clone().unwrap_or_else(|| "-".into()),
+                operation.state.clone(),
+                word(&operation.stage),
+                operation.failure.as_ref().map(|one| headline(&one.message, 60)).unwrap_or_default(),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        output.note("no operations; an ended one is kept for a day");
+    } else {
+        output.table(["ID", "KIND", "CONNECTOR", "STATE", "STAGE", "FAILURE"], &rows);
+    }
+    Ok(())
+}
+
+async fn show(client: &Client, output: Output, id: &str) -> Result<(), Failure> {
+    let answer = client.get(&["v1", "connector-market", "operations", id]).await?;
+    output.document(&answer);
+    let operation: dto::Operation = client::parse(answer)?;
+    output.line(format!("operation  {}", operation.operation_id));
+    output.line(format!("kind       {}", word(&operation.kind)));
+    if let Some(key) = &operation.connector_key {
+        output.line(format!("connector  {key}"));
+    }
+    if let Some(target) = &operation.target {
+        output.line(format!("release    {} sha256:{}", target.release_id, target.release_digest));
+    }
+    output.line(format!("state      {}, {}", operation.state, word(&operation.stage)));
+    output.line(format!("attempt    {}", operation.attempt));
+    output.line(format!("accepted   {}", operation.created_at));
+    output.line(format!("changed    {}", operation.updated_at));
+    if let Some(code) = &operation.failure_code {
+        output.line(format!("ended with {code}"));
+    }
+    if let Some(failure) = &operation.failure {
+        output.line(format!("failure    {} [{}]", failure.message, failure.code));
+    }
+    Ok(())
+}
