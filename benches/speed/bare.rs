@@ -8,8 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use ::portcullis::sandbox::{SandboxSettings, configuration};
 use axum::{Json, Router, extract::State, routing::post};
-use portcullis::sandbox::{SandboxSettings, configuration};
 use serde_json::{Value, json};
 use wasmtime::{
     Engine, Store,
@@ -55,7 +55,7 @@ impl Bare {
     }
 
     /// Instantiates and calls.
-    pub(crate) async fn call(&self, input: &str) -> Option<String> {
+    pub(crate) async fn call(&self, input: &String) -> Option<String> {
         let (mut store, connector) = self.instance().await;
         let context = CallContext {
             request_id: "bench".into(),
@@ -63,7 +63,8 @@ impl Bare {
             connection: "device-echo".into(),
             deadline: u64::MAX,
         };
-        let called = connector.portcullis_connector_capabilities().call_invoke(&mut store, "echo", input, &context);
+        let called =
+            connector.portcullis_connector_capabilities().call_invoke(&mut store, "echo", input, &context);
         called.await.expect("no trap").expect("no error").structured
     }
 }
@@ -75,9 +76,12 @@ pub(crate) fn serve(component: &Path) -> ExitCode {
         let app = Router::new().route("/call", post(handle)).with_state(bare);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         println!("{}", listener.local_addr().expect("its address"));
-        axum::serve(axum::serve::ListenerExt::tap_io(listener, |stream| {
-            let _ = stream.set_nodelay(true);
-        }), app)
+        axum::serve(
+            axum::serve::ListenerExt::tap_io(listener, |stream| {
+                let _ = stream.set_nodelay(true);
+            }),
+            app,
+        )
         .await
         .expect("it serves");
     });

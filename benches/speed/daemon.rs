@@ -36,10 +36,12 @@ impl Daemon {
             .stdout(Stdio::null())
             .spawn()
             .expect("the daemon starts");
-        let mut daemon = Self { process, data_dir: data_dir.to_owned(), host: String::new(), token: String::new() };
+        let mut daemon =
+            Self { process, data_dir: data_dir.to_owned(), host: String::new(), token: String::new() };
         let started = Instant::now();
         let endpoint = loop {
-            let document = fs::read(&announced).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+            let document =
+                fs::read(&announced).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
             if let Some(endpoint) = document.as_ref().and_then(|document| document["endpoint"].as_str()) {
                 break endpoint.to_owned();
             }
@@ -88,7 +90,8 @@ async fn finish(client: &mut Client, path: &str, name: &str) {
     let id = accepted["operation"]["operationId"].as_str().expect("an operation id").to_owned();
     let started = Instant::now();
     loop {
-        let operation = client.json("GET", &format!("/v1/connector-market/operations/{id}"), &Value::Null).await;
+        let operation =
+            client.json("GET", &format!("/v1/connector-market/operations/{id}"), &Value::Null).await;
         match operation["state"].as_str() {
             Some("completed") => return,
             Some("failed") => panic!("{name}: {operation}"),

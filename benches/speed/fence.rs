@@ -16,7 +16,7 @@ use portcullis::{
         error::{Error, ErrorCode},
         generation::Generation,
         id::ConnectionId,
-        installation::{InstalledRelease, Installation},
+        installation::{Installation, InstalledRelease},
         manifest::Manifest,
         operation::OperationScope,
         release::{Artifact, MEDIA_TYPE_COMPONENT, Release},
@@ -24,8 +24,8 @@ use portcullis::{
         timestamp::Timestamp,
     },
     ports::{
-        ImplementationHost as _, InstallRequest, PreparedRelease, ReleaseInstaller, ReleaseObservation, SystemClock,
-        UninstallRequest,
+        ImplementationHost as _, InstallRequest, PreparedRelease, ReleaseInstaller, ReleaseObservation,
+        SystemClock, UninstallRequest,
     },
     sandbox::{SandboxHost, SandboxSettings},
     store::{SqlStore, StoreOptions},
@@ -168,5 +168,6 @@ fn release(digest: Sha256Digest) -> Release {
     };
     let manifest = Manifest::parse(manifest.to_string().as_bytes()).expect("a manifest");
     let key = "misbehave".parse().expect("a key");
-    Release::assemble(key, "1.0.0".parse().expect("a version"), manifest, artifact, Timestamp(1)).expect("a release")
+    Release::assemble(key, "1.0.0".parse().expect("a version"), manifest, artifact, Timestamp(1))
+        .expect("a release")
 }

@@ -53,7 +53,8 @@ pub(crate) fn catalog_of_echoes(folder: &Path, keys: &[String]) -> PathBuf {
         releases.push(packed.expect("echo packs").release_document);
     }
     let out = folder.join("catalog");
-    let request = catalog::CatalogRequest { releases, out: out.clone(), ..catalog::CatalogRequest::default() };
+    let request =
+        catalog::CatalogRequest { releases, out: out.clone(), ..catalog::CatalogRequest::default() };
     catalog::build(&request).expect("the catalog builds");
     out
 }

@@ -32,9 +32,9 @@ pub(crate) fn measure() -> Row {
         let mut client = second.client().await;
         loop {
             let routes = client.json("GET", "/v1/routes", &Value::Null).await;
-            let active = routes["routes"].as_array().map_or(0, |routes| {
-                routes.iter().filter(|route| route["status"] == "active").count()
-            });
+            let active = routes["routes"]
+                .as_array()
+                .map_or(0, |routes| routes.iter().filter(|route| route["status"] == "active").count());
             if active == CONNECTORS {
                 break start.elapsed();
             }

@@ -6,6 +6,6 @@ mod authoring;
 mod config;
 mod daemon;
 mod domain;
-mod store;
 mod guests;
 mod sandbox;
+mod store;
