@@ -73,6 +73,18 @@ async fn a_database_that_may_not_be_written_to_says_so() {
 }
 
 #[tokio::test]
+async fn another_process_that_holds_the_lock_is_a_conflict_to_retry() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, other) = (open(&folder).await, open(&folder).await);
+    tell_writer(&store, "PRAGMA busy_timeout = 1").await;
+    let held = other.write_transaction().await.expect("the lock");
+    let error = store.begin().await.map(drop).expect_err("the lock is taken");
+    assert_eq!((error.code, error.retryable), (ErrorCode::SerializationConflict, true));
+    held.rollback().await.expect("the lock is given back");
+    write(&store, "after").await.expect("a commit");
+}
+
+#[tokio::test]
 async fn a_reader_cannot_write() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder).await;

@@ -66,7 +66,7 @@ pub(super) fn release(key: &str, version: &str) -> Result<Release, Error> {
                 "allowedHosts": ["api.example.com"]
             },
             "authorizationKind": "none",
-            "examples": {"greet": [{"name": "Ann", "times": 3}]}
+            "examples": {"greet": [{"name": "Ann", "times": 3, "share": 31.245270191439438}]}
         }"#,
     )?;
     let artifact = Artifact {

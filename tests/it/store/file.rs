@@ -6,9 +6,13 @@ use std::{fs, path::Path, sync::Arc};
 use portcullis::{
     domain::{
         catalog::CatalogState,
+        digest::Sha256Digest,
         error::{Error, ErrorCode},
         id::NodeId,
+        manifest::Manifest,
+        release::{Artifact, MEDIA_TYPE_BUNDLE, Release},
         revision::Revision,
+        timestamp::Timestamp,
     },
     ports::{Store, SystemClock},
     store::{SqlStore, StoreOptions, sqlite_url},
@@ -117,6 +121,67 @@ async fn daemons_that_start_at_once_migrate_once() {
         let store = store.expect("the database is brought up to date by one of them");
         advance(&store).await.expect("a commit");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn daemons_that_create_a_database_at_once_share_it() {
+    for _ in 0..20 {
+        let folder = tempdir().expect("a folder");
+        let path = folder.path().join("new/portcullis.db");
+        let opening: Vec<_> = (0..3)
+            .map(|_| {
+                let path = path.clone();
+                tokio::spawn(async move { open(&path).await })
+            })
+            .collect();
+        for store in opening {
+            let store = store.await.expect("no panic").expect("the database of one of them");
+            advance(&store).await.expect("a commit");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_release_is_found_by_the_pointer_alone() {
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("portcullis.db");
+    let store = open(&path).await.expect("a new database");
+    let release = release();
+    let mut conn = SqliteConnection::connect(&sqlite_url(&path)).await.expect("a connection");
+    sqlx::query("INSERT INTO installed_releases VALUES ($1, $2, $3)")
+        .bind(release.connector_key.as_str())
+        .bind(release.release_digest.to_string())
+        .bind(serde_json::to_string(&release).expect("a document"))
+        .execute(&mut conn)
+        .await
+        .expect("a row");
+    let found = store.installed_release(&release.connector_key, &release.release_digest).await;
+    assert_eq!(found.expect("an answer"), Some(release));
+}
+
+fn release() -> Release {
+    let manifest = serde_json::json!({
+        "schemaVersion": "1",
+        "displayName": "Sample",
+        "iconUrl": "https://example.com/icon.png",
+        "implementation": {"kind": "wasm_component", "world": "portcullis:connector/connector@0.1.0"},
+        "authorizationKind": "none",
+    });
+    let artifact = Artifact {
+        key: "alpha/1.0.0.tar.gz".into(),
+        sha256: Sha256Digest::of(b"alpha"),
+        size_bytes: 5,
+        media_type: MEDIA_TYPE_BUNDLE.into(),
+        object_version: None,
+    };
+    Release::assemble(
+        "alpha".parse().expect("a key"),
+        "1.0.0".parse().expect("a version"),
+        Manifest::parse(manifest.to_string().as_bytes()).expect("a manifest"),
+        artifact,
+        Timestamp(1_700_000_000_000),
+    )
+    .expect("a release")
 }
 
 #[tokio::test]
@@ -230,19 +295,6 @@ async fn readers_do_not_wait_for_the_writer_and_see_what_was_committed() {
     assert_eq!(store.snapshot().await.expect("a snapshot").revision, Revision(0));
     tx.commit().await.expect("a commit");
     assert_eq!(store.snapshot().await.expect("a snapshot").revision, Revision(1));
-}
-
-#[tokio::test]
-async fn another_process_that_holds_the_lock_is_a_conflict_to_retry() {
-    let folder = tempdir().expect("a folder");
-    let path = folder.path().join("portcullis.db");
-    let store = open(&path).await.expect("a new database");
-    let mut other = SqliteConnection::connect(&sqlite_url(&path)).await.expect("a connection");
-    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.expect("the lock");
-    let error = store.begin().await.map(drop).expect_err("the lock is taken");
-    assert_eq!((error.code, error.retryable), (ErrorCode::SerializationConflict, true));
-    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.expect("the lock is given back");
-    advance(&store).await.expect("a commit");
 }
 
 #[tokio::test]
