@@ -33,6 +33,7 @@ use crate::{
     domain::{
         capability::{CallRequest, CallResponse, CallResult},
         error::{Error, ErrorCode},
+        timestamp::Timestamp,
     },
     ports::{Clock, SandboxLedger, StateScope},
 };
@@ -63,16 +64,17 @@ pub(crate) struct Guests {
 }
 
 impl Guests {
-    /// Calls a capability of `route` in a fresh instance.
+    /// Checks a request and takes a place for it inside `route`. Nothing of the guest
+    /// runs; a fence that came first is answered as such.
     ///
     /// # Errors
-    /// The `capability_*` and `connector_*` codes.
-    pub(crate) async fn call(
-        self: &Arc<Self>,
+    /// The `capability_*` codes.
+    pub(crate) async fn admit(
+        &self,
         route: Arc<ConnectorRoute>,
-        request: CallRequest,
-    ) -> Result<CallResponse, Error> {
-        let callable = find(&route, &request)?;
+        request: &CallRequest,
+    ) -> Result<Admission, Error> {
+        let callable = find(&route, request)?;
         callable.input.check(&request.input).map_err(|mismatch| {
             Error::new(
                 ErrorCode::CapabilityInputInvalid,
@@ -89,16 +91,25 @@ impl Guests {
             return Err(deadline_error());
         }
         let deadline = Instant::now() + wall;
-        let place = self.place(&route, deadline).await?;
+        let places = self.places(&route, deadline).await?;
         let passage = route.flight.enter().ok_or_else(fenced_error)?;
-        let call =
-            Call { deadline, deadline_at: now.plus(wall), route: Arc::clone(&route), request, passage };
+        Ok(Admission { route, deadline, deadline_at: now.plus(wall), passage, places })
+    }
+
+    /// Plays an admitted call in a fresh instance.
+    ///
+    /// # Errors
+    /// The `capability_*` and `connector_*` codes.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        admission: Admission,
+        request: CallRequest,
+    ) -> Result<CallResponse, Error> {
+        let route = Arc::clone(&admission.route);
         let (answer, answered) = oneshot::channel();
         let guests = Arc::clone(self);
-        self.runtime.spawn(async move {
-            guests.play(call, answer).await;
-            drop(place);
-        });
+        // Whoever drops this call drops the receiver, and the task ends by that.
+        self.runtime.spawn(async move { guests.play(admission, request, answer).await });
         let result = answered.await.map_err(|_| {
             Error::new(ErrorCode::CapabilityTrapped, "the host failed while it ran the connector")
         })??;
@@ -111,18 +122,28 @@ impl Guests {
         })
     }
 
-    async fn place(&self, route: &ConnectorRoute, deadline: Instant) -> Result<impl Send + use<>, Error> {
+    async fn places(
+        &self,
+        route: &ConnectorRoute,
+        deadline: Instant,
+    ) -> Result<[OwnedSemaphorePermit; 2], Error> {
         let until = deadline.min(Instant::now() + QUEUE);
         let limit = usize::try_from(route.limits.concurrent_calls).unwrap_or(usize::MAX);
         let own = acquire(&route.calls, &route.waiting, limit, until, route).await?;
         let slot = acquire(&self.slots, &self.waiting, POOL_QUEUE, until, route).await?;
-        Ok((own, slot))
+        Ok([own, slot])
     }
 
     /// Plays a call to its end. The answer goes out before the instance is taken
     /// apart; the route is left after that.
-    async fn play(&self, call: Call, mut answer: oneshot::Sender<Result<CallResult, Error>>) {
-        let Call { deadline, deadline_at, route, request, passage } = call;
+    async fn play(
+        &self,
+        admission: Admission,
+        request: CallRequest,
+        mut answer: oneshot::Sender<Result<CallResult, Error>>,
+    ) {
+        // Dropped in reverse: the instance first, the places last.
+        let Admission { places: _places, route, deadline, deadline_at, passage } = admission;
         let _running = route.count_call();
         self.counters.instances.count();
         let scope = StateScope {
@@ -163,8 +184,6 @@ impl Guests {
         };
         // Nobody may be left to hear it.
         let _ = answer.send(outcome);
-        drop(store);
-        drop(passage);
     }
 
     /// Checks a result and stores what the call wrote. A fence comes before or after
@@ -195,12 +214,13 @@ impl Guests {
     }
 }
 
-struct Call {
-    deadline: Instant,
-    deadline_at: crate::domain::timestamp::Timestamp,
+/// A call that may begin.
+pub(crate) struct Admission {
     route: Arc<ConnectorRoute>,
-    request: CallRequest,
+    deadline: Instant,
+    deadline_at: Timestamp,
     passage: Passage,
+    places: [OwnedSemaphorePermit; 2],
 }
 
 fn find<'a>(route: &'a ConnectorRoute, request: &CallRequest) -> Result<&'a Callable, Error> {

@@ -25,6 +25,8 @@ use crate::domain::{
 };
 
 const WALL: Duration = Duration::from_secs(1);
+/// How long to wait for an instance.
+const SLOT: Duration = Duration::from_secs(10);
 const CAPABILITIES: usize = 512;
 const TITLE_BYTES: usize = 256;
 const DESCRIPTION_BYTES: usize = 16 << 10;
@@ -42,8 +44,10 @@ pub(crate) async fn describe(
     limits: &EffectiveLimits,
     connector: Arc<str>,
 ) -> Result<HashMap<String, Callable>, Error> {
-    let slot = Arc::clone(&guests.slots).acquire_owned().await;
-    let slot = slot.map_err(|_| Error::unavailable("the sandbox is closed"))?;
+    let slot = tokio::time::timeout(SLOT, Arc::clone(&guests.slots).acquire_owned())
+        .await
+        .map_err(|_| Error::unavailable("all instances are taken by calls; try again"))?
+        .map_err(|_| Error::unavailable("the sandbox is closed"))?;
     let (guests, limits) = (Arc::clone(guests), *limits);
     let runtime = guests.runtime.clone();
     let task = runtime.spawn(async move {
@@ -121,8 +125,11 @@ fn callable(name: CapabilityName, one: exported::Capability) -> Result<Callable,
     if one.description.trim().is_empty() || one.description.len() > DESCRIPTION_BYTES {
         return Err(format!("its description must be 1 to {DESCRIPTION_BYTES} bytes"));
     }
-    if one.title.as_ref().is_some_and(|title| title.trim().is_empty() || title.len() > TITLE_BYTES) {
-        return Err(format!("its title must be 1 to {TITLE_BYTES} bytes"));
+    let bad_title = |title: &String| {
+        title.trim().is_empty() || title.len() > TITLE_BYTES || title.chars().any(char::is_control)
+    };
+    if one.title.as_ref().is_some_and(bad_title) {
+        return Err(format!("its title must be 1 to {TITLE_BYTES} bytes of one line"));
     }
     let (input_schema, input) =
         Schema::accept(&one.input_schema).map_err(|what| format!("its input schema {what}"))?;

@@ -1,14 +1,18 @@
 //! Requests of guests: decided by the grant, sent over HTTP/1.1, ended with the call.
 
 use std::{
+    io,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Request, Response, Uri, header};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use hyper_util::rt::TokioIo;
@@ -16,12 +20,16 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, Sleep},
 };
-use wasmtime_wasi_http::{Error as HttpError, RequestOptions, Result as HttpResult, WasiBody, WasiHttpHooks};
+use wasmtime_wasi_http::{
+    Error as HttpError, RequestOptions, Result as HttpResult, WasiBody, WasiHttpHooks,
+    p2::bindings::http::types::ErrorCode as GuestError,
+};
 
 use super::{
     counters::Counters,
     flight::Passage,
     grant::{Destination, Grant, Refusal},
+    guest_text,
     transport::{ConnectError, Transport},
 };
 
@@ -29,6 +37,8 @@ use super::{
 const BODY_BYTES: u64 = 32 << 20;
 /// Requests of one call at a time.
 const REQUESTS: usize = 16;
+/// Refusals of one call that are logged; all are counted.
+const LOGGED_REFUSALS: u32 = 16;
 const CONNECT: Duration = Duration::from_secs(10);
 const FIRST_BYTE: Duration = Duration::from_secs(60);
 const BETWEEN_BYTES: Duration = Duration::from_secs(30);
@@ -50,7 +60,7 @@ pub(crate) struct Gate {
 
 /// The hooks of one call. Without a passage nothing leaves.
 pub(crate) struct Egress {
-    gate: Arc<Gate>,
+    outbound: Arc<Outbound>,
     passage: Option<Passage>,
     deadline: Instant,
     requests: Arc<Semaphore>,
@@ -59,7 +69,12 @@ pub(crate) struct Egress {
 impl Egress {
     /// For a call inside `passage` that ends at `deadline`.
     pub(crate) fn new(gate: Arc<Gate>, passage: Option<Passage>, deadline: Instant) -> Self {
-        Self { gate, passage, deadline, requests: Arc::new(Semaphore::new(REQUESTS)) }
+        Self {
+            outbound: Arc::new(Outbound { gate, refusals: AtomicU32::new(0) }),
+            passage,
+            deadline,
+            requests: Arc::new(Semaphore::new(REQUESTS)),
+        }
     }
 }
 
@@ -70,28 +85,55 @@ impl WasiHttpHooks for Egress {
         options: Option<RequestOptions>,
         _outcome: Box<dyn Future<Output = Result<(), HttpError>> + Send>,
     ) -> Box<dyn Future<Output = HttpResult<(Response<WasiBody>, Driver)>> + Send> {
-        let gate = Arc::clone(&self.gate);
+        let outbound = Arc::clone(&self.outbound);
         let passage = self.passage.clone();
         let slot = Arc::clone(&self.requests).try_acquire_owned();
         let patience = Patience::new(options.unwrap_or_default(), self.deadline);
         Box::new(async move {
-            let decided = gate.grant.destination(request.method(), request.uri());
-            let destination = decided.map_err(|refusal| gate.refuse(&refusal))?;
+            let decided = outbound.gate.grant.destination(request.method(), request.uri());
+            let destination = decided.map_err(|refusal| outbound.refuse(&refusal))?;
             let Some(passage) = passage.filter(|passage| !passage.flight().is_fenced()) else {
-                return Err(gate.refuse(&Refusal {
-                    rule: "inactive",
-                    host: destination.host,
-                    address: None,
-                }));
+                let refusal = Refusal { rule: "inactive", host: destination.host, address: None };
+                return Err(outbound.refuse(&refusal));
             };
             let Ok(slot) = slot else { return Err(HttpError::ConnectionLimitReached) };
             let fenced = passage.flight().fenced().clone();
             tokio::select! {
                 biased;
                 () = fenced.cancelled() => Err(HttpError::ConnectionTerminated),
-                answer = gate.exchange(request, &destination, patience, passage, slot) => answer,
+                answer = outbound.exchange(request, &destination, patience, passage, slot) => answer,
             }
         })
+    }
+
+    // What goes wrong is the guest's to know. The defaults would also log it, as
+    // often as a guest likes.
+
+    fn p2_error_from_hyper(&mut self, error: &hyper::Error) -> GuestError {
+        if error.is_incomplete_message() {
+            GuestError::HttpResponseIncomplete
+        } else {
+            GuestError::HttpProtocolError
+        }
+    }
+
+    fn p2_error_from_connect(&mut self, error: &io::Error) -> GuestError {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => GuestError::ConnectionRefused,
+            io::ErrorKind::TimedOut => GuestError::ConnectionTimeout,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => {
+                GuestError::ConnectionTerminated
+            }
+            _ => GuestError::DestinationUnavailable,
+        }
+    }
+
+    fn p2_error_from_tls(&mut self, error: &io::Error) -> GuestError {
+        let certificate = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+            .is_some_and(|inner| matches!(inner, rustls::Error::InvalidCertificate(_)));
+        if certificate { GuestError::TlsCertificateError } else { GuestError::TlsProtocolError }
     }
 }
 
@@ -100,17 +142,27 @@ impl Gate {
     pub(crate) fn shut(connector: Arc<str>, counters: Arc<Counters>) -> Self {
         Self { grant: Grant::default(), transport: Arc::default(), counters, connector }
     }
+}
 
+/// The requests of one call.
+struct Outbound {
+    gate: Arc<Gate>,
+    refusals: AtomicU32,
+}
+
+impl Outbound {
     /// Counts and logs a refusal. The guest learns no more than that there was one.
     fn refuse(&self, refusal: &Refusal) -> HttpError {
-        self.counters.egress_refusals.count();
-        tracing::warn!(
-            connector.key = %self.connector,
-            egress.rule = refusal.rule,
-            egress.host = %refusal.host,
-            egress.address = refusal.address.map(tracing::field::display),
-            "a request of a connector was refused"
-        );
+        self.gate.counters.egress_refusals.count();
+        if self.refusals.fetch_add(1, Ordering::Relaxed) < LOGGED_REFUSALS {
+            tracing::warn!(
+                connector.key = %self.gate.connector,
+                egress.rule = refusal.rule,
+                egress.host = guest_text::plain(&refusal.host, 255),
+                egress.address = refusal.address.map(tracing::field::display),
+                "a request of a connector was refused"
+            );
+        }
         HttpError::HttpRequestDenied
     }
 
@@ -122,8 +174,8 @@ impl Gate {
         passage: Passage,
         slot: OwnedSemaphorePermit,
     ) -> HttpResult<(Response<WasiBody>, Driver)> {
-        let connected = tokio::time::timeout(patience.connect, self.transport.connect(destination)).await;
-        let stream = match connected {
+        let connect = self.gate.transport.connect(destination);
+        let stream = match tokio::time::timeout(patience.connect, connect).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(ConnectError::Refused(refusal))) => return Err(self.refuse(&refusal)),
             Ok(Err(ConnectError::Failed(cause))) => return Err(cause),
@@ -134,12 +186,13 @@ impl Gate {
             .max_buf_size(256 << 10)
             .handshake(TokioIo::new(stream))
             .await?;
-        for name in self.grant.reserved_headers() {
+        let hop_by_hop = [header::TE, header::TRAILER];
+        for name in hop_by_hop.iter().chain(self.gate.grant.reserved_headers()) {
             request.headers_mut().remove(name);
         }
         let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         *request.uri_mut() = path.parse::<Uri>().map_err(|_| HttpError::HttpRequestUriInvalid)?;
-        self.counters.egress_requests.count();
+        self.gate.counters.egress_requests.count();
 
         let mut connection = Box::pin(connection);
         let mut ended = false;
@@ -159,14 +212,15 @@ impl Gate {
         let fenced = passage.flight().fenced().clone();
         let driver = async move {
             let _held = (passage, slot);
-            if ended {
-                return Ok(());
+            if !ended {
+                tokio::select! {
+                    biased;
+                    () = fenced.cancelled() => {}
+                    // Whoever reads the body is told what went wrong.
+                    _ = connection => {}
+                }
             }
-            tokio::select! {
-                biased;
-                () = fenced.cancelled() => Ok(()),
-                outcome = connection => outcome.map_err(HttpError::from),
-            }
+            Ok(())
         };
         let response = response.map(|body| Bounded::new(body, patience.between_bytes).boxed_unsync());
         Ok((response, Box::new(driver)))

@@ -43,6 +43,9 @@ use crate::{
     ports::{Clock, ImplementationHost, ReleaseInstaller, RouteStatus, RouteSummary, SandboxLedger},
 };
 
+/// How often a call looks for a route again when one was replaced under its feet.
+const RESELECTIONS: u32 = 3;
+
 /// Runs connectors as WebAssembly components.
 pub struct SandboxHost {
     routes: RouteTable<ConnectorRoute>,
@@ -235,8 +238,19 @@ impl ImplementationHost for SandboxHost {
     }
 
     async fn call(&self, request: CallRequest) -> Result<CallResponse, Error> {
-        let route = self.select(&request.capability.connector, request.account.as_ref())?;
-        self.guests.call(route, request).await
+        let mut attempts = 0;
+        let admission = loop {
+            let route = self.select(&request.capability.connector, request.account.as_ref())?;
+            match self.guests.admit(route, &request).await {
+                // The route was replaced after it was selected. Nothing ran yet, so
+                // that the one that replaced it can be asked.
+                Err(error) if error.code == ErrorCode::CapabilityFenced && attempts < RESELECTIONS => {
+                    attempts += 1;
+                }
+                admission => break admission?,
+            }
+        };
+        self.guests.call(admission, request).await
     }
 
     fn routes(&self) -> Vec<RouteSummary> {

@@ -105,3 +105,20 @@ async fn tls_config() -> Result<Arc<ClientConfig>, HttpError> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_of_this_machine_is_refused_after_it_resolved() {
+        let destination = Destination { host: "localhost".to_owned(), tls: true, development: None };
+        let Err(ConnectError::Refused(refusal)) = Transport::default().connect(&destination).await else {
+            panic!("localhost must be refused");
+        };
+        assert_eq!(
+            (refusal.rule, refusal.address.is_some_and(|address| address.is_loopback())),
+            ("address", true)
+        );
+    }
+}

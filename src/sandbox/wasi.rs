@@ -124,3 +124,35 @@ impl AsyncWrite for Lines {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::counters::Counters;
+
+    #[test]
+    fn a_stream_becomes_lines_however_it_is_written() {
+        let counters = Arc::<Counters>::default();
+        let log = CallLog::new("key".into(), "request".to_owned(), Arc::clone(&counters));
+        let lines = Lines::new(Arc::new(log), Severity::Info);
+        let again = lines.clone();
+        lines.take(b"one\ntw");
+        again.take(b"o\n\nthree");
+        assert_eq!(counters.read().log_lines, 3, "one, two and an empty one");
+        drop((lines, again));
+        assert_eq!(counters.read().log_lines, 4, "what was left comes out at the end");
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_kept_only_so_far() {
+        let counters = Arc::<Counters>::default();
+        let log = CallLog::new("key".into(), "request".to_owned(), Arc::clone(&counters));
+        let lines = Lines::new(Arc::new(log), Severity::Warn);
+        for _ in 0..10 {
+            lines.take(&[b'x'; 4 << 10]);
+        }
+        assert!(lines.0.rest.lock().expect("the rest").len() <= LINE_BYTES + 1);
+        lines.take(b"\n");
+        assert_eq!((counters.read().log_lines, counters.read().log_lines_cut), (1, 1));
+    }
+}

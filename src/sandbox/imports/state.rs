@@ -97,7 +97,7 @@ fn check_key(key: &str) -> Result<(), state::Error> {
 }
 
 fn unavailable(cause: &crate::domain::error::Error) -> state::Error {
-    tracing::warn!(error = %cause, "the state of a connector cannot be read");
+    tracing::debug!(error = %cause, "the state of a connector cannot be read");
     state::Error::Unavailable
 }
 

@@ -102,3 +102,9 @@ async fn a_component_that_changed_after_it_was_verified_is_not_compiled() {
     assert_eq!(error.code, ErrorCode::ArtifactDigestMismatch);
     assert!(world.host.routes().is_empty() && files(&world).is_empty());
 }
+
+#[tokio::test]
+async fn the_pool_of_the_default_settings_fits() {
+    let world = World::with(|settings| settings.pool_instances = 1_000);
+    works(&world).await;
+}

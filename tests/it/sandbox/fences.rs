@@ -160,3 +160,29 @@ async fn deactivating_another_release_keeps_the_route() {
     assert_eq!(error.code, ErrorCode::RevisionConflict);
     world.call("echo.echo", json!({"message": "x"})).await.expect("an answer");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_that_has_not_begun_notices_an_update() {
+    let world = World::new();
+    world.activate(&Connector::echo()).await.expect("a route");
+    let host = world.host.clone();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let caller = tokio::spawn(async move {
+        let (mut answered, mut fenced) = (0, 0);
+        while !*stopped.borrow() {
+            match host.call(call("echo.echo", json!({"message": "x"}))).await {
+                Ok(_) => answered += 1,
+                Err(error) if error.code == ErrorCode::CapabilityFenced => fenced += 1,
+                Err(error) => panic!("{}: {error}", error.code),
+            }
+        }
+        (answered, fenced)
+    });
+    for number in 2..40 {
+        world.activate(&Connector::echo().generation(number)).await.expect("a newer route");
+    }
+    stop.send(true).expect("a caller");
+    let (answered, fenced) = caller.await.expect("the calls");
+    // Only a call that was running at the very moment may be fenced.
+    assert!(answered > 0 && fenced <= 38, "{answered} answered, {fenced} fenced");
+}

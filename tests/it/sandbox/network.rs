@@ -186,3 +186,22 @@ async fn a_server_that_is_not_there_is_an_ordinary_error() {
     assert!(answer["error"].is_string(), "{answer}");
     assert_eq!(world.host.counts().egress_refusals, 0);
 }
+
+#[tokio::test]
+async fn a_real_connector_reads_a_real_feed() {
+    let (address, mut asked) = server(concat!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/atom+xml\r\nconnection: close\r\ncontent-length: 277\r\n\r\n",
+        "<?xml version=\"1.0\"?><feed xmlns=\"http://www.w3.org/2005/Atom\"><title>News</title><id>urn:a</id>",
+        "<updated>2026-01-01T00:00:00Z</updated><entry><title>First light</title><id>urn:b</id>",
+        "<link href=\"https://example.com/1\"/><updated>2026-01-01T00:00:00Z</updated></entry></feed>     "
+    ))
+    .await;
+    let host = HostName::parse("feeds.example.com").expect("a host");
+    let world = World::with(|settings| settings.development_hosts = vec![DevelopmentHost { host, address }]);
+    let component = crate::guests::component("connectors/feeds", &[]);
+    let connector = Connector { hosts: vec!["feeds.example.com"], ..Connector::of("feeds", component) };
+    world.activate(&connector).await.expect("a route");
+    let answer = world.ask("feeds.read", json!({"url": "http://feeds.example.com/atom.xml"})).await;
+    assert!(answer.to_string().contains("First light"), "{answer}");
+    assert!(asked.recv().await.expect("a request").starts_with("GET /atom.xml"));
+}
