@@ -43,4 +43,5 @@ pub mod routes;
 
 pub use counters::SandboxCounts;
 pub use host::SandboxHost;
+pub(crate) use inspect::may_import;
 pub use settings::{DevelopmentHost, SandboxSettings};
