@@ -142,9 +142,13 @@ impl ContentStore {
         let pins = locked(&self.pins);
         let mut needed: BTreeSet<String> = pins.keys().map(Sha256Digest::to_string).collect();
         for key in self.connectors()? {
-            for artifact in self.artifacts_of(&key)? {
+            let artifacts = self.artifacts_of(&key).unwrap_or_else(|error| {
+                tracing::warn!(%error, connector.key = %key, "what a connector's releases came from cannot be told");
+                vec![None]
+            });
+            for artifact in artifacts {
                 let Some(artifact) = artifact else {
-                    tracing::warn!(connector.key = %key, "a receipt cannot be read; no archive is removed");
+                    tracing::warn!(connector.key = %key, "a release cannot be read, so no archive is removed");
                     return Ok(());
                 };
                 needed.insert(artifact.to_string());

@@ -103,7 +103,7 @@ impl LocalInstaller {
         }
         // Judged again in the lane: whoever was in it may have been repairing.
         let preparation = self.begin(release, "repair".into()).await?;
-        let repaired = preparation.run(Preparation::verified_or_repaired).await;
+        let repaired = preparation.run(Preparation::verified_or_repaired_if_kept).await;
         preparation.end(false).await;
         repaired
     }

@@ -105,6 +105,20 @@ impl Preparation {
         Ok(inventory.digest())
     }
 
+    /// As [`Self::verified_or_repaired`]; but files that are missing of a release
+    /// that is not committed were removed, and stay so.
+    pub(super) fn verified_or_repaired_if_kept(&self) -> Result<Verified, Error> {
+        match self.store.verify(&self.release) {
+            Err(Damage::Absent) if !self.store.is_committed(&self.release)? => Err(Error::new(
+                ErrorCode::ArtifactUnavailable,
+                format!("{}: it is not installed; install it again", self.release.release_id),
+            )
+            .with_retryable(false)),
+            Ok(verified) => Ok(verified),
+            Err(_) => self.verified_or_repaired(),
+        }
+    }
+
     /// Verified files, put in place anew from the archive where they are damaged.
     pub(super) fn verified_or_repaired(&self) -> Result<Verified, Error> {
         let id = &self.release.release_id;

@@ -91,7 +91,7 @@ enum Note {
     /// It cannot be read, so nothing may be removed on its word.
     Unreadable,
     /// These are.
-    Known(Committed),
+    Known(Box<Committed>),
 }
 
 /// Files that are exactly those of a release.
@@ -190,6 +190,16 @@ impl ContentStore {
             .map_err(|cause| disk::failed("commit a release", cause))
     }
 
+    /// Whether a release is the committed one of its connector, or the one before.
+    pub(super) fn is_committed(&self, release: &Release) -> Result<bool, Error> {
+        let wanted = Pointer::to(release);
+        Ok(match self.note(&release.connector_key)? {
+            Note::Known(known) => known.current == wanted || known.previous == Some(wanted),
+            Note::None => false,
+            Note::Unreadable => true,
+        })
+    }
+
     /// Removes the releases of a connector but the committed ones and `candidate`.
     pub(super) fn prune(&self, candidate: &Release) -> Result<(), Error> {
         let key = &candidate.connector_key;
@@ -249,7 +259,10 @@ impl ContentStore {
 
     fn note(&self, key: &ConnectorKey) -> Result<Note, Error> {
         match disk::read_small(&self.connector_folder(key).join(CURRENT), SMALL_FILE_BYTES) {
-            Ok(json) => Ok(serde_json::from_slice(&json).map_or(Note::Unreadable, Note::Known)),
+            Ok(json) => {
+                Ok(serde_json::from_slice(&json)
+                    .map_or(Note::Unreadable, |known| Note::Known(Box::new(known))))
+            }
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(Note::None),
             Err(cause) if cause.raw_os_error().is_none() => Ok(Note::Unreadable),
             Err(cause) => Err(disk::failed("read which release is current", cause)),

@@ -2,6 +2,7 @@
 
 mod api;
 mod architecture;
+mod artifacts;
 mod authoring;
 mod config;
 mod daemon;

@@ -31,7 +31,7 @@ use crate::{
 
 const DOCUMENT_BYTES: u64 = 64 << 20;
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// For so long pages are read from the document at hand, so that turning pages
+/// For so long, unless told otherwise, pages are read from the document at hand, so that turning pages
 /// asks the server once. Reading everything always asks.
 const FRESH: Duration = Duration::from_secs(30);
 
@@ -48,6 +48,7 @@ pub(super) enum Freshness {
 pub struct StaticCatalog {
     name: String,
     place: Place,
+    fresh: Duration,
     held: Mutex<Option<Held>>,
 }
 
@@ -104,7 +105,15 @@ impl StaticCatalog {
     }
 
     fn at(name: String, place: Place) -> Self {
-        Self { name, place, held: Mutex::new(None) }
+        Self { name, place, fresh: FRESH, held: Mutex::new(None) }
+    }
+
+    /// The same, reading pages for at most `fresh` without asking whether the
+    /// document changed.
+    #[must_use]
+    pub fn fresh_for(mut self, fresh: Duration) -> Self {
+        self.fresh = fresh;
+        self
     }
 
     /// How the operator knows it: the location.
@@ -118,7 +127,7 @@ impl StaticCatalog {
         let mut held = self.held.lock().await;
         if let Some(held) = &*held
             && freshness == Freshness::Recent
-            && held.checked_at.elapsed() < FRESH
+            && held.checked_at.elapsed() < self.fresh
         {
             return Ok(Arc::clone(&held.edition));
         }
