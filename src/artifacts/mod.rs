@@ -27,3 +27,4 @@ pub use bundle::MANIFEST_FILE;
 pub use fetch::ArtifactFetcher;
 pub use installer::LocalInstaller;
 pub use unpack::UnpackLimits;
+pub(crate) use unpack::unpack;

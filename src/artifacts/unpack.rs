@@ -59,7 +59,7 @@ impl Default for UnpackLimits {
 }
 
 /// Unpacks the gzip-compressed tar file `archive` into the empty folder `target`.
-pub(super) fn unpack(archive: &Path, target: &Path, limits: &UnpackLimits) -> Result<(), Error> {
+pub(crate) fn unpack(archive: &Path, target: &Path, limits: &UnpackLimits) -> Result<(), Error> {
     let file = disk::open_file(archive).map_err(|cause| disk::failed("open an archive", cause))?;
     let compressed = file.metadata().map_err(|cause| disk::failed("look at an archive", cause))?.len();
     let by_ratio = compressed.saturating_mul(limits.ratio).max(limits.ratio_floor_bytes);

@@ -2,25 +2,25 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{Read as _, Write as _},
+    fs,
+    io::Write as _,
+    path::Path,
 };
 
-use flate2::{Compression, GzBuilder, read::MultiGzDecoder};
+use flate2::{Compression, GzBuilder};
 
-use crate::domain::{
-    error::{Error, ErrorCode},
-    manifest::is_safe_relative_path,
+use crate::{
+    artifacts::{MANIFEST_FILE, UnpackLimits, unpack},
+    domain::{error::Error, manifest::is_safe_relative_path},
 };
 
 /// Where the manifest lies in a bundle.
-pub const MANIFEST: &str = "connector.json";
+pub const MANIFEST: &str = MANIFEST_FILE;
 /// Where skills lie in a bundle.
 pub const SKILLS: &str = "skills";
 
 /// "Unknown" in the gzip header: the archive does not tell where it was made.
 const ANY_SYSTEM: u8 = 255;
-const ENTRIES: usize = 2_048;
-const UNPACKED_BYTES: u64 = 256 << 20;
 
 /// Files by their path in the bundle.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -29,7 +29,7 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 /// paths, no owner, no time, one mode, one compression.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidRequest`] for a path that no host would unpack.
+/// [`crate::domain::error::ErrorCode::InvalidRequest`] for a path that no host would unpack.
 pub fn write(files: &Files) -> Result<Vec<u8>, Error> {
     check_paths(files)?;
     let gzip = GzBuilder::new().mtime(0).operating_system(ANY_SYSTEM).write(Vec::new(), Compression::new(9));
@@ -79,53 +79,40 @@ fn check_paths(files: &Files) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a bundle into memory, refusing what a host refuses.
+/// Reads a bundle, unpacked as a host unpacks it and refused for what a host refuses.
 ///
 /// # Errors
 /// [`ErrorCode::ArtifactMalformed`], [`ErrorCode::ArtifactUnsafeEntry`] or
 /// [`ErrorCode::ArtifactLimitExceeded`].
+///
+/// [`ErrorCode::ArtifactMalformed`]: crate::domain::error::ErrorCode::ArtifactMalformed
+/// [`ErrorCode::ArtifactUnsafeEntry`]: crate::domain::error::ErrorCode::ArtifactUnsafeEntry
+/// [`ErrorCode::ArtifactLimitExceeded`]: crate::domain::error::ErrorCode::ArtifactLimitExceeded
 pub fn read(bytes: &[u8]) -> Result<Files, Error> {
-    let malformed = |cause: std::io::Error| {
-        Error::new(ErrorCode::ArtifactMalformed, format!("this is no readable tar.gz: {cause}"))
+    let failed = |cause: std::io::Error| {
+        Error::unavailable(format!("cannot unpack into the folder for temporary files: {cause}"))
             .with_cause(cause)
     };
-    let unsafe_entry = |message: String| Error::new(ErrorCode::ArtifactUnsafeEntry, message);
-    let exceeded = |message: String| Error::new(ErrorCode::ArtifactLimitExceeded, message);
-    let mut budget = UNPACKED_BYTES;
-    let mut folded = BTreeSet::new();
+    let workplace = tempfile::Builder::new().prefix("portcullis-").tempdir().map_err(failed)?;
+    let (archive, content) = (workplace.path().join("archive"), workplace.path().join("content"));
+    fs::write(&archive, bytes).map_err(failed)?;
+    fs::create_dir(&content).map_err(failed)?;
+    unpack(&archive, &content, &UnpackLimits::default())?;
     let mut files = Files::new();
-    // A tar header costs 512 bytes: the bound holds for floods of headers too.
-    let unpacked = MultiGzDecoder::new(bytes).take(UNPACKED_BYTES + (ENTRIES as u64 + 4) * 1024);
-    for (index, entry) in tar::Archive::new(unpacked).entries().map_err(malformed)?.raw(true).enumerate() {
-        let mut entry = entry.map_err(malformed)?;
-        if index >= ENTRIES {
-            return Err(exceeded(format!("the bundle has more than {ENTRIES} entries")));
-        }
-        let raw = entry.path_bytes();
-        let path = String::from_utf8_lossy(&raw).into_owned();
-        let kind = entry.header().entry_type();
-        if kind.is_dir() && is_safe_relative_path(path.trim_end_matches('/')) {
-            continue;
-        }
-        if kind != tar::EntryType::Regular {
-            return Err(unsafe_entry(format!("entry {path:?} is neither a file nor a folder")));
-        }
-        if !is_safe_relative_path(&path) {
-            return Err(unsafe_entry(format!("entry {path:?} is no safe path inside the bundle")));
-        }
-        if !folded.insert(path.to_lowercase()) {
-            return Err(unsafe_entry(format!("entry {path:?} is there twice")));
-        }
-        let size = entry.header().entry_size().map_err(malformed)?;
-        budget = budget.checked_sub(size).ok_or_else(|| {
-            exceeded(format!("the bundle unpacks to more than {} MiB", UNPACKED_BYTES >> 20))
-        })?;
-        let mut content = Vec::new();
-        entry.read_to_end(&mut content).map_err(malformed)?;
-        if content.len() as u64 != size {
-            return Err(malformed(std::io::Error::other("it ends in the middle of a file")));
-        }
-        files.insert(path, content);
-    }
+    collect(&content, "", &mut files).map_err(failed)?;
     Ok(files)
+}
+
+fn collect(folder: &Path, inside: &str, files: &mut Files) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // The host unpacks names of plain text alone.
+        let path = format!("{inside}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            collect(&entry.path(), &format!("{path}/"), files)?;
+        } else {
+            files.insert(path, fs::read(entry.path())?);
+        }
+    }
+    Ok(())
 }

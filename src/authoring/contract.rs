@@ -1,13 +1,16 @@
 //! Whether a component keeps the contract of its world: the WIT in `wit/`, and
-//! the WASI interfaces that a connector may import beside it.
+//! the interfaces that the sandbox lets a connector import.
 
 use serde::Serialize;
 use wit_parser::{Resolve, SourceMap};
 
 use super::component::{ComponentInterface, Functions};
-use crate::domain::{
-    error::{Error, ErrorCode},
-    manifest::{WORLD_AUTHORIZING_CONNECTOR, WORLD_CONNECTOR},
+use crate::{
+    domain::{
+        error::{Error, ErrorCode},
+        manifest::{WORLD_AUTHORIZING_CONNECTOR, WORLD_CONNECTOR},
+    },
+    sandbox,
 };
 
 const PACKAGE: &str = "portcullis:connector/";
@@ -17,40 +20,6 @@ const SOURCES: [(&str, &str); 5] = [
     ("authorization.wit", include_str!("../../wit/0.1.0/authorization.wit")),
     ("host.wit", include_str!("../../wit/0.1.0/host.wit")),
     ("worlds.wit", include_str!("../../wit/0.1.0/worlds.wit")),
-];
-
-/// What a connector may import of WASI 0.2. Of these `wasi:sockets` answers
-/// nothing but refusals and `wasi:filesystem` holds no folder.
-const WASI: [&str; 29] = [
-    "wasi:cli/environment",
-    "wasi:cli/exit",
-    "wasi:cli/stderr",
-    "wasi:cli/stdin",
-    "wasi:cli/stdout",
-    "wasi:cli/terminal-input",
-    "wasi:cli/terminal-output",
-    "wasi:cli/terminal-stderr",
-    "wasi:cli/terminal-stdin",
-    "wasi:cli/terminal-stdout",
-    "wasi:clocks/monotonic-clock",
-    "wasi:clocks/wall-clock",
-    "wasi:filesystem/preopens",
-    "wasi:filesystem/types",
-    "wasi:http/outgoing-handler",
-    "wasi:http/types",
-    "wasi:io/error",
-    "wasi:io/poll",
-    "wasi:io/streams",
-    "wasi:random/insecure",
-    "wasi:random/insecure-seed",
-    "wasi:random/random",
-    "wasi:sockets/instance-network",
-    "wasi:sockets/ip-name-lookup",
-    "wasi:sockets/network",
-    "wasi:sockets/tcp",
-    "wasi:sockets/tcp-create-socket",
-    "wasi:sockets/udp",
-    "wasi:sockets/udp-create-socket",
 ];
 
 /// Why a host would not take a component.
@@ -85,7 +54,7 @@ pub fn problems(interface: &ComponentInterface, world: &str) -> Result<Vec<Probl
     for (name, functions) in &interface.imports {
         if let Some(offered) = contract.imports.get(name) {
             differences("import", name, functions, offered, &mut problems);
-        } else if !is_wasi(name) {
+        } else if !sandbox::may_import(name) {
             problems.push(Problem {
                 code: ErrorCode::ComponentImportForbidden,
                 message: format!("import {name} is outside the contract; no host offers it to a connector"),
@@ -149,14 +118,6 @@ fn differences(side: &str, name: &str, has: &Functions, contract: &Functions, pr
         };
         problems.push(Problem { code: ErrorCode::ComponentWorldUnsupported, message });
     }
-}
-
-/// Whether `name` is a WASI 0.2 interface, of any patch level, that connectors may import.
-fn is_wasi(name: &str) -> bool {
-    let Some((interface, version)) = name.split_once('@') else { return false };
-    let stable = semver::Version::parse(version)
-        .is_ok_and(|version| version.major == 0 && version.minor == 2 && version.pre.is_empty());
-    stable && WASI.contains(&interface)
 }
 
 fn world_interface(world: &str) -> Result<ComponentInterface, Error> {

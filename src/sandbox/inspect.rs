@@ -112,7 +112,8 @@ pub(crate) fn link(
     ConnectorPre::new(pre).map_err(unsupported)
 }
 
-fn may_import(name: &str) -> bool {
+/// Whether a connector may import the interface `name`.
+pub(crate) fn may_import(name: &str) -> bool {
     if OURS.contains(&name) {
         return true;
     }

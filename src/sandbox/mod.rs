@@ -44,4 +44,5 @@ pub mod routes;
 pub use counters::SandboxCounts;
 pub use engine::configuration;
 pub use host::SandboxHost;
+pub(crate) use inspect::may_import;
 pub use settings::{DevelopmentHost, SandboxSettings};
