@@ -8,5 +8,6 @@ mod config;
 mod daemon;
 mod domain;
 mod guests;
+mod market;
 mod sandbox;
 mod store;

@@ -1,0 +1,17 @@
+//! The market, scenario by scenario: a number after `s` is one of section J of the
+//! specification. The store is a real SQLite database; the rest of the world is
+//! scripted.
+
+mod acceptance;
+mod binding;
+mod browsing;
+mod calibrating;
+mod converging;
+mod executing;
+mod fakes;
+mod installing;
+mod reads;
+mod recovering;
+mod refreshing;
+mod uninstalling;
+mod world;

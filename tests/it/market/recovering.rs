@@ -1,0 +1,112 @@
+//! Recovery and adoption (J.5, 96 to 100).
+
+use std::time::Duration;
+
+use portcullis::domain::{
+    authorization::AuthorizationState,
+    error::ErrorCode,
+    id::WorkerId,
+    operation::{OperationKind, OperationState},
+};
+
+use super::{
+    fakes::Fault,
+    world::{World, release},
+};
+
+#[tokio::test]
+async fn s096_operations_of_an_earlier_boot_are_adopted_and_scheduled() {
+    let mut world = World::with_echo().await;
+    world.offer(&[release("echo", "1.0.0"), release("feeds", "1.0.0")]).await;
+    let install = world.accept_install("feeds").await;
+    let uninstall = world.accept_uninstall("echo").await;
+    let refresh = world.app.refresh_catalog(world.mutation("refresh").await).await.expect("accepted");
+    world.reboot();
+    world.scheduler.scheduled.lock().unwrap().clear();
+    let events = world.events().await.len();
+    world.app.recover().await.expect("recovered");
+
+    for accepted in [&install, &uninstall] {
+        let generation = world.operation(accepted).await.generation.expect("a generation");
+        assert_eq!(generation.boot_epoch.as_str(), "boot-2");
+        assert!(generation.number > accepted.revision.0);
+    }
+    assert_eq!(world.operation(&refresh).await.generation, None);
+    assert_eq!(world.scheduler.count(), 3);
+    assert_eq!(world.events().await.len(), events + 4, "both adoptions are announced");
+
+    let before = world.revision().await;
+    world.app.recover().await.expect("recovered");
+    assert_eq!(world.revision().await, before, "what is adopted is not adopted again");
+    for accepted in [&install, &uninstall, &refresh] {
+        world.run(accepted).await.expect("executed");
+    }
+}
+
+#[tokio::test]
+async fn s097_s098_an_interrupted_authorization_fails_and_the_others_are_scheduled() {
+    let mut world = World::with_echo().await;
+    world.offer(&[release("echo", "1.0.0"), release("feeds", "1.0.0")]).await;
+    let mut authorization = world.accept_install("feeds").await.operation;
+    authorization.kind = OperationKind::StartAuthorization;
+    world.write(async |tx| tx.save_operation(&authorization).await).await;
+    let other = world.accept_uninstall("echo").await;
+    world.reboot();
+    world.scheduler.scheduled.lock().unwrap().clear();
+    world.app.recover().await.expect("recovered");
+    let stored = world.store.operation(&authorization.operation_id).await.expect("a reading").expect("one");
+    assert!(matches!(
+        stored.state,
+        OperationState::Failed { failure_code: ErrorCode::AuthorizationFailed, .. }
+    ));
+    assert_eq!(world.stored("feeds").await.authorization.state, AuthorizationState::Failed);
+    assert_eq!(*world.scheduler.scheduled.lock().unwrap(), [other.operation.operation_id]);
+}
+
+#[tokio::test]
+async fn s100_what_another_worker_holds_is_scheduled_once_its_lease_is_over() {
+    let world = World::with_echo().await;
+    let accepted = world.accept_uninstall("echo").await;
+    let other = WorkerId::parse("other").expect("a worker");
+    let id = &accepted.operation.operation_id;
+    world
+        .store
+        .claim_operation(id, &other, Duration::from_millis(40))
+        .await
+        .expect("a claim")
+        .expect("granted");
+    let generation = world.operation(&accepted).await.generation;
+    let beside = world.beside();
+    world.scheduler.scheduled.lock().unwrap().clear();
+    beside.recover().await.expect("recovered");
+    assert_eq!(world.scheduler.count(), 0);
+    assert_eq!(world.operation(&accepted).await.generation, generation, "its worker may be alive");
+    for _ in 0..500 {
+        if world.scheduler.count() == 1 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("it was not scheduled after the lease was over");
+}
+
+#[tokio::test]
+async fn whoever_executes_an_operation_of_another_boot_adopts_it() {
+    let mut world = World::with_echo().await;
+    let accepted = world.accept_uninstall("echo").await;
+    world.reboot();
+    world.run(&accepted).await.expect("uninstalled");
+    let generation = world.operation(&accepted).await.generation.expect("a generation");
+    assert_eq!(generation.boot_epoch.as_str(), "boot-2");
+    assert_eq!(world.installer.uninstalls.lock().unwrap()[0].generation, generation);
+}
+
+#[tokio::test]
+async fn a_recovery_that_cannot_schedule_says_so() {
+    let mut world = World::with_echo().await;
+    world.accept_uninstall("echo").await;
+    world.reboot();
+    world.scheduler.faults.push(Fault::of(ErrorCode::Unavailable));
+    let error = world.app.recover().await.expect_err("no hint");
+    assert_eq!((error.code, error.retryable), (ErrorCode::Unavailable, true));
+}
