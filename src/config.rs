@@ -44,7 +44,7 @@ pub struct ServeArgs {
     pub listen: String,
 
     /// Allow an address that other machines can reach; the connection is not encrypted
-    #[arg(long, env = "PORTCULLIS_ALLOW_REMOTE")]
+    #[arg(long, env = "PORTCULLIS_ALLOW_REMOTE", value_parser = clap::builder::BoolishValueParser::new())]
     pub allow_remote: bool,
 
     /// A catalog: a directory, or an http(s) URL; can be given several times

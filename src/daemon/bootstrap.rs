@@ -231,6 +231,9 @@ impl Bootstrap {
         state.wanted = wanted;
         state.bootstrapped = false;
         state.planning.clear();
+        if !wanted {
+            state.failure = None;
+        }
         state.until.clone()
     }
 

@@ -4,10 +4,11 @@
 
 use std::{
     collections::HashSet,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use tracing::Instrument;
 
 use super::{driver::Wake, lifecycle::Lifecycle};
@@ -88,14 +89,17 @@ impl OperationScheduler for LocalScheduler {
         let span = telemetry::operation_span(operation_id);
         self.lifecycle.spawn(
             async move {
-                let outcome = work.await;
-                if let Err(error) = outcome {
-                    tracing::warn!(
+                match AssertUnwindSafe(work).catch_unwind().await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::warn!(
                         code = %error.code,
                         retryable = error.retryable,
                         cause = error.cause.as_ref().map(tracing::field::display),
-                        "operation {} did not end: {error}", running.id
-                    );
+                        "an attempt at operation {} failed: {error}",
+                        running.id
+                    ),
+                    // Its row still says running, so it is begun again.
+                    Err(_) => tracing::error!("an attempt at operation {} panicked", running.id),
                 }
             }
             .instrument(span),

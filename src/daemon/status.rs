@@ -63,6 +63,22 @@ pub struct Health {
     pub tasks: Vec<TaskStatus>,
 }
 
+impl Health {
+    /// What it waits for, in words; none when it is ready.
+    #[must_use]
+    pub fn waiting_for(&self) -> Option<String> {
+        if self.ready {
+            None
+        } else if self.stopping {
+            Some("the daemon is stopping".to_owned())
+        } else if let Some(failure) = &self.bootstrap_failure {
+            Some(format!("the last bootstrap failed: {}", failure.message))
+        } else {
+            Some("a bootstrap: what is installed is not restored yet, or was fenced".to_owned())
+        }
+    }
+}
+
 /// A task's status, written by the driver, read by anyone.
 #[derive(Clone, Debug)]
 pub struct StatusCell(Arc<Mutex<TaskStatus>>);

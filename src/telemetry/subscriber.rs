@@ -49,7 +49,7 @@ pub struct LogSettings {
     pub filter: LogFilter,
 }
 
-/// Sends what the process logs to stderr, from now on.
+/// Sends what the process logs to stderr, panics included, from now on.
 ///
 /// # Errors
 /// [`crate::domain::error::ErrorCode::Unavailable`] when the process logs somewhere already.
@@ -72,5 +72,12 @@ pub fn init(settings: &LogSettings) -> Result<(), Error> {
         Error::unavailable("the log is set up already; it can be set up once a process")
             .with_retryable(false)
             .with_cause(cause)
-    })
+    })?;
+    // A panic is a line of the log as well, in the log's own format.
+    std::panic::set_hook(Box::new(|panic| {
+        let message = panic.payload_as_str().unwrap_or("without a message");
+        let location = panic.location().map(tracing::field::display);
+        tracing::error!(panic.location = location, "panicked: {message}");
+    }));
+    Ok(())
 }

@@ -159,7 +159,7 @@ async fn a_call_that_outlasts_the_drain_is_fenced() {
     let (sender, receiver) = oneshot::channel();
     let running = tokio::spawn(run(settings(&data_dir), |daemon, _listener| async move {
         let _ = sender.send(Arc::clone(&daemon));
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }));
     let daemon = receiver.await.expect("it serves");
     let started = tokio::time::Instant::now();
