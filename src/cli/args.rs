@@ -14,6 +14,7 @@ use super::{
     output::Output,
     refresh, routes, show, uninstall,
 };
+use crate::config::ServeArgs;
 
 /// A fail-closed host for third-party connectors shipped as WebAssembly components.
 #[derive(Debug, Parser)]
@@ -47,6 +48,10 @@ pub(super) struct ClientOptions {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Run the daemon
+    Serve(Box<ServeArgs>),
+    /// Show the whole story in one minute, on a temporary directory
+    Demo(DemoOptions),
     #[command(flatten)]
     Client(ClientCommand),
     /// Build, pack and inspect connectors, without a daemon
@@ -103,6 +108,13 @@ impl ClientCommand {
             Self::Routes => routes::run(client, output).await,
         }
     }
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct DemoOptions {
+    /// Leave everything up until Ctrl-C, to play with
+    #[arg(long)]
+    pub(super) keep: bool,
 }
 
 /// How long to wait for an operation.
