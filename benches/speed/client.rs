@@ -46,7 +46,11 @@ impl Client {
     /// Sends a request and reads the answer as JSON; any status but 2xx is a fault of the benchmark.
     pub(crate) async fn json(&mut self, method: &str, path: &str, body: &Value) -> Value {
         let (status, answer) = self.send(method, path, Bytes::from(body.to_string())).await;
-        assert!((200..300).contains(&status), "{method} {path}: {status} {}", String::from_utf8_lossy(&answer));
+        assert!(
+            (200..300).contains(&status),
+            "{method} {path}: {status} {}",
+            String::from_utf8_lossy(&answer)
+        );
         serde_json::from_slice(&answer).unwrap_or(Value::Null)
     }
 

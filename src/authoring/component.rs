@@ -42,17 +42,20 @@ impl ComponentInterface {
             }
             _ => return invalid("this is not WebAssembly"),
         }
-        match wit_component::decode(bytes) {
+        // The decoder is made for components that tools wrote, and panics at some
+        // that are valid but that no tool would write.
+        let decoded = std::panic::catch_unwind(|| {
+            wit_component::decode(bytes).map_err(|cause| format!("this is not a valid component: {cause:#}"))
+        })
+        .unwrap_or_else(|_| Err("no WIT can describe what this component imports or exports".to_owned()));
+        match decoded {
             Ok(DecodedWasm::Component(resolve, world)) => {
                 Ok(Self::of_world(&resolve, &resolve.worlds[world]))
             }
             Ok(DecodedWasm::WitPackage(..)) => {
                 invalid("this is a WIT package in binary form, not a component")
             }
-            Err(cause) => Err(Error::new(
-                ErrorCode::ComponentInvalid,
-                format!("this is not a valid component: {cause:#}"),
-            )),
+            Err(message) => invalid(&message),
         }
     }
 

@@ -18,6 +18,9 @@ pub fn read(json: &[u8]) -> Result<Manifest, Error> {
     let manifest: Manifest = serde_path_to_error::deserialize(&mut deserializer).map_err(|failed| {
         let path = failed.path().to_string();
         match path.as_str() {
+            _ if failed.inner().is_syntax() || failed.inner().is_eof() => {
+                mistake(".", &failed.inner().to_string())
+            }
             "implementation" => {
                 implementation_mistake(json).unwrap_or_else(|| mistake(&path, &failed.inner().to_string()))
             }

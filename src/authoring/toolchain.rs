@@ -78,7 +78,7 @@ impl Toolchain {
             return Ok(Self::DebianWeb);
         }
         let advice = match installed {
-            Installed { rustup: true, .. } => format!("run `{WITH_RUSTUP}`"),
+            Installed { rustup: true, .. } => format!("run `{WITH_RUSTUP}` in the crate's folder"),
             Installed { apt: true, .. } => format!("run `{WITH_APT}`"),
             Installed { rustc: true, .. } => {
                 format!(

@@ -83,7 +83,7 @@ impl Cache {
         if let Some(loaded) = known.upgrade() {
             return Ok(loaded);
         }
-        let component = match self.from_disk(&digest).await {
+        let component = match self.read_back(&digest).await {
             Some(component) => component,
             None => self.compile(prepared).await?,
         };
@@ -107,7 +107,7 @@ impl Cache {
         self.folder.join(format!("{digest}-{}.cwasm", self.engine.fingerprint()))
     }
 
-    async fn from_disk(&self, digest: &Sha256Digest) -> Option<Component> {
+    async fn read_back(&self, digest: &Sha256Digest) -> Option<Component> {
         let noted = match self.ledger.compiled(digest, self.engine.fingerprint()).await {
             Ok(noted) => noted?,
             Err(error) => {

@@ -62,7 +62,10 @@ impl Engine {
     }
 }
 
-fn configuration(settings: &SandboxSettings) -> Config {
+/// How the sandbox sets wasmtime up. Public so that what is compared with the
+/// sandbox can run on the same settings.
+#[must_use]
+pub fn configuration(settings: &SandboxSettings) -> Config {
     let instances = settings.pool_instances;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)

@@ -42,5 +42,6 @@ mod wasi;
 pub mod routes;
 
 pub use counters::SandboxCounts;
+pub use engine::configuration;
 pub use host::SandboxHost;
 pub use settings::{DevelopmentHost, SandboxSettings};

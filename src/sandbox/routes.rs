@@ -77,12 +77,21 @@ pub struct RouteTable<R> {
     /// One change of a key at a time.
     transitions: Mutex<HashMap<RouteKey, Arc<AsyncMutex<()>>>>,
     published: AtomicBool,
+    close_timeout: Duration,
     /// The active routes by connector, for callers that must not wait.
     index: ArcSwap<Published<R>>,
 }
 
 impl<R: Route> Default for RouteTable<R> {
     fn default() -> Self {
+        Self::with_close_timeout(CLOSE_TIMEOUT)
+    }
+}
+
+impl<R: Route> RouteTable<R> {
+    /// A table whose commits wait so long for a route to go.
+    #[must_use]
+    pub fn with_close_timeout(close_timeout: Duration) -> Self {
         Self {
             state: Mutex::new(State {
                 active: BTreeMap::new(),
@@ -92,12 +101,11 @@ impl<R: Route> Default for RouteTable<R> {
             }),
             transitions: Mutex::default(),
             published: AtomicBool::new(true),
+            close_timeout,
             index: ArcSwap::default(),
         }
     }
-}
 
-impl<R: Route> RouteTable<R> {
     /// Makes `next` the active route of its key. The previous one answers until then
     /// and is fenced right after; it may still be retiring when this fails.
     ///
@@ -113,7 +121,7 @@ impl<R: Route> RouteTable<R> {
             state.admit(&*next)?;
             state.active.get(&key).cloned()
         };
-        self.close_retiring(&key, Instant::now() + CLOSE_TIMEOUT).await?;
+        self.close_retiring(&key, Instant::now() + self.close_timeout).await?;
         {
             let mut state = self.state();
             state.admit(&*next)?;
@@ -135,7 +143,7 @@ impl<R: Route> RouteTable<R> {
         }
         if let Some(previous) = previous {
             previous.fence();
-            self.close_retiring(&key, Instant::now() + CLOSE_TIMEOUT).await?;
+            self.close_retiring(&key, Instant::now() + self.close_timeout).await?;
         }
         Ok(())
     }

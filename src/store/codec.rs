@@ -89,6 +89,36 @@ fn unreadable(
     .with_cause(cause)
 }
 
+/// So many rows are decoded in one go; more would keep others from their turn.
+const PORTION: usize = 512;
+
+/// Decodes many rows, in order. Beyond one portion it happens beside the async
+/// threads, on as many cores as there are.
+pub(super) async fn decode_all<T: Send + 'static>(
+    mut rows: Vec<AnyRow>,
+    decode: fn(&AnyRow) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    if rows.len() <= PORTION {
+        return rows.iter().map(decode).collect();
+    }
+    let mut values = Vec::with_capacity(rows.len());
+    let mut portions = Vec::new();
+    while !rows.is_empty() {
+        let rest = rows.split_off(rows.len().min(PORTION));
+        let portion = std::mem::replace(&mut rows, rest);
+        portions.push(tokio::task::spawn_blocking(move || {
+            portion.iter().map(decode).collect::<Result<Vec<T>, Error>>()
+        }));
+    }
+    for portion in portions {
+        let decoded = portion
+            .await
+            .map_err(|cause| Error::unavailable("the rows could not be decoded").with_cause(cause))?;
+        values.extend(decoded?);
+    }
+    Ok(values)
+}
+
 /// A value as a JSON document.
 pub(super) fn document<T: Serialize>(table: &str, row: &str, value: &T) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|cause| {

@@ -1,6 +1,5 @@
 //! `connectors`: what the catalog offers and what is installed of it.
 
-use futures::TryStreamExt as _;
 use sqlx::{AnyConnection, any::AnyRow};
 
 use super::codec::{self, Cells};
@@ -20,14 +19,7 @@ pub(super) async fn get(conn: &mut AnyConnection, key: &ConnectorKey) -> Result<
 
 /// All, by key.
 pub(super) async fn list(conn: &mut AnyConnection) -> Result<Vec<Connector>, Error> {
-    let mut rows = sqlx::query(LIST).fetch(conn);
-    let mut connectors = Vec::new();
-    while let Some(row) = rows.try_next().await? {
-        connectors.push(decode(&row)?);
-        // Rows come faster than they are decoded, so that nothing here would wait.
-        tokio::task::consume_budget().await;
-    }
-    Ok(connectors)
+    codec::decode_all(sqlx::query(LIST).fetch_all(conn).await?, decode).await
 }
 
 pub(super) async fn save(conn: &mut AnyConnection, connector: &Connector) -> Result<(), Error> {

@@ -127,6 +127,7 @@ register! { $
         transactions_that_meet_lose_no_revision
         a_snapshot_is_of_one_revision
         connectors_are_kept_whole_and_listed_by_key
+        many_connectors_keep_their_order
         the_catalog_remembers_its_state_and_source
         settings_are_kept
     }

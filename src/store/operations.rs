@@ -1,6 +1,5 @@
 //! `operations`: durable commands, one active a lane, each claimed by a token.
 
-use futures::TryStreamExt as _;
 use sqlx::{AnyConnection, any::AnyRow};
 
 use super::codec::{self, Cells};
@@ -94,13 +93,7 @@ pub(super) async fn public(conn: &mut AnyConnection) -> Result<Vec<Operation>, E
 }
 
 async fn list(conn: &mut AnyConnection, statement: &'static str) -> Result<Vec<Operation>, Error> {
-    let mut rows = sqlx::query(statement).fetch(conn);
-    let mut operations = Vec::new();
-    while let Some(row) = rows.try_next().await? {
-        operations.push(decode(&row)?);
-        tokio::task::consume_budget().await;
-    }
-    Ok(operations)
+    codec::decode_all(sqlx::query(statement).fetch_all(conn).await?, decode).await
 }
 
 /// Writes an operation. The lease columns are the claim's: a save leaves them alone,

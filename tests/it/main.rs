@@ -2,7 +2,10 @@
 
 mod api;
 mod architecture;
+mod authoring;
 mod config;
 mod daemon;
 mod domain;
+mod guests;
+mod sandbox;
 mod store;

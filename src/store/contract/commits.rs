@@ -213,6 +213,19 @@ pub(super) async fn connectors_are_kept_whole_and_listed_by_key(
     Ok(())
 }
 
+pub(super) async fn many_connectors_keep_their_order(factory: Arc<dyn StoreFactory>) -> Result<(), Error> {
+    let store = open(&factory).await?.store;
+    let mut connectors = Vec::new();
+    for number in 0..1_100 {
+        let mut connector = connector("sample")?;
+        connector.key = key(&format!("c{number:04}"))?;
+        connectors.push(connector);
+    }
+    save_connectors(&*store, &connectors).await?;
+    assert!(store.snapshot().await?.connectors == connectors, "each is there once, by key");
+    Ok(())
+}
+
 pub(super) async fn the_catalog_remembers_its_state_and_source(
     factory: Arc<dyn StoreFactory>,
 ) -> Result<(), Error> {

@@ -1,0 +1,10 @@
+//! The sandbox: what runs, what is refused, and that nothing of a fenced route acts.
+
+mod activation;
+mod calls;
+mod cheating;
+mod compiled;
+mod fences;
+mod network;
+mod table;
+mod world;
