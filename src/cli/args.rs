@@ -30,7 +30,7 @@ pub(super) struct Arguments {
 #[derive(Args, Clone, Debug)]
 pub(super) struct ClientOptions {
     /// The daemon's address, as http://ip:port; needs --token-file [default: as the data directory says]
-    #[arg(long, global = true, env = "PORTCULLIS_ENDPOINT", value_name = "URL", requires = "token_file")]
+    #[arg(long, global = true, env = "PORTCULLIS_ENDPOINT", value_name = "URL")]
     pub(super) endpoint: Option<String>,
 
     /// The file that holds the daemon's token [default: token in the data directory]

@@ -32,13 +32,17 @@ impl Client {
     /// The daemon that the options name, else the one of the data directory.
     pub(super) fn find(options: &ClientOptions) -> Result<Self, Failure> {
         let data_dir = || config::data_dir_or_default(options.data_dir.as_deref()).map_err(Failure::from);
-        let endpoint = match &options.endpoint {
-            Some(endpoint) => endpoint.clone(),
-            None => announced(&data_dir()?)?,
-        };
-        let token = match &options.token_file {
-            Some(file) => token_in(file)?,
-            None => daemon::read_token(&data_dir()?)?,
+        let (endpoint, token) = match (&options.endpoint, &options.token_file) {
+            (Some(endpoint), Some(file)) => (endpoint.clone(), token_in(file)?),
+            // The token of one daemon is not shown to another one.
+            (Some(_), None) => {
+                return Err(Failure::usage("--endpoint needs --token-file: which token is that daemon's?"));
+            }
+            (None, Some(file)) => (announced(&data_dir()?)?, token_in(file)?),
+            (None, None) => {
+                let data_dir = data_dir()?;
+                (announced(&data_dir)?, daemon::read_token(&data_dir)?)
+            }
         };
         Self::new(&endpoint, token)
     }
@@ -146,7 +150,8 @@ impl Client {
             return Failure::new(Exit::Conflict, format!("{} did not answer in time", self.endpoint()));
         }
         let what = if cause.is_connect() { "nothing listens at" } else { "the connection broke to" };
-        not_running(format!("{what} {}", self.endpoint()))
+        Failure::new(Exit::Unreachable, format!("{what} {}", self.endpoint()))
+            .with_hint("start it with: portcullis serve")
     }
 }
 
@@ -157,15 +162,12 @@ pub(super) fn parse<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
     })
 }
 
-fn not_running(message: String) -> Failure {
-    Failure::new(Exit::Unreachable, message).with_hint("start it with: portcullis serve")
-}
-
 /// Where the daemon of a data directory says that it listens.
 pub(super) fn announced(data_dir: &Path) -> Result<String, Failure> {
     match Endpoint::read(data_dir)? {
         Some(daemon) => Ok(daemon.endpoint),
-        None => Err(not_running(format!("no daemon runs on {}", data_dir.display()))),
+        None => Err(Failure::new(Exit::Unreachable, format!("no daemon runs on {}", data_dir.display()))
+            .with_hint(format!("start it with: portcullis serve --data-dir {}", data_dir.display()))),
     }
 }
 

@@ -3,6 +3,7 @@
 mod api;
 mod architecture;
 mod authoring;
+mod binary;
 mod config;
 mod daemon;
 mod domain;
