@@ -180,7 +180,7 @@ impl ApiState {
             host: Arc::clone(&daemon.host),
             scope: Arc::clone(&daemon) as Arc<dyn ActiveScope>,
             token: daemon.token.clone(),
-            access: Access::new(address, []),
+            access: Access::new(address, daemon.settings.allowed_hosts.clone()),
             arrival: super::BODY_ARRIVAL,
             clock: Arc::clone(&daemon.clock),
             ids: Arc::clone(&daemon.ids),

@@ -18,7 +18,7 @@ use crate::config::ServeArgs;
 
 /// A fail-closed host for third-party connectors shipped as WebAssembly components.
 #[derive(Debug, Parser)]
-#[command(name = "portcullis", version, about, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "portcullis", version, about, after_help = EXIT_CODES)]
 pub(super) struct Arguments {
     #[command(flatten)]
     pub(super) client: ClientOptions,

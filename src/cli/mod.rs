@@ -2,8 +2,8 @@
 //!
 //! Every command but `serve`, `connector` and `catalog` talks to a running daemon
 //! through its public API, as any other program would. What lives here: the
-//! grammar ([`args`]), what a command asks and in which order, what people see
-//! ([`output`], [`progress`]), and how the process ends ([`exit`]). What may not:
+//! grammar (`args`), what a command asks and in which order, what people see
+//! (`output`, `progress`), and how the process ends (`exit`). What may not:
 //! a way around the API.
 
 mod args;

@@ -93,7 +93,12 @@ impl Child {
     pub(super) async fn stop(mut self) -> Result<(), Failure> {
         if let Some(id) = self.process.id() {
             // The shell's own kill is everywhere, and asks for no unsafe code here.
-            let asked = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &id.to_string()]).status().await;
+            // In a group of its own, for the same Ctrl-C must not end it either.
+            let asked = Command::new("sh")
+                .args(["-c", "kill -TERM \"$0\"", &id.to_string()])
+                .process_group(0)
+                .status()
+                .await;
             if !asked.is_ok_and(|status| status.success()) {
                 return Err(Failure::unexpected("the daemon could not be asked to stop"));
             }
