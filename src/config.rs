@@ -47,6 +47,16 @@ pub struct ServeArgs {
     #[arg(long, env = "PORTCULLIS_ALLOW_REMOTE", value_parser = clap::builder::BoolishValueParser::new())]
     pub allow_remote: bool,
 
+    /// A further host name that requests may be addressed to, behind a proxy say; without a port, any port
+    #[arg(
+        long = "allow-host",
+        env = "PORTCULLIS_ALLOWED_HOSTS",
+        value_name = "NAME[:PORT]",
+        value_delimiter = ',',
+        num_args = 1
+    )]
+    pub allowed_hosts: Vec<String>,
+
     /// A catalog: a directory, or an http(s) URL; can be given several times
     #[arg(
         long = "catalog",
@@ -244,6 +254,8 @@ pub struct ServeSettings {
     pub data_dir: PathBuf,
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Host names that requests may be addressed to, beside its own address.
+    pub allowed_hosts: Vec<String>,
     /// The catalogs, in order of precedence.
     pub catalogs: Vec<CatalogLocation>,
     /// The time between two refreshes; none refreshes on command only.
@@ -298,6 +310,7 @@ impl ServeSettings {
         Ok(Self {
             data_dir,
             listen: listen_address(&args.listen, args.allow_remote)?,
+            allowed_hosts: allowed_hosts(&args.allowed_hosts)?,
             catalogs: parse_list(&args.catalogs)?,
             catalog_refresh_interval: (args.catalog_refresh_interval > 0)
                 .then(|| Duration::from_secs(args.catalog_refresh_interval)),
@@ -342,6 +355,21 @@ pub fn data_dir_or_default(given: Option<&Path>) -> Result<PathBuf, Error> {
         Some(dir) => Ok(dir.to_owned()),
         None => default_data_dir(|name| std::env::var_os(name)),
     }
+}
+
+/// Exact names, each with a port or without: a wildcard would undo the check.
+fn allowed_hosts(texts: &[String]) -> Result<Vec<String>, Error> {
+    let check = |text: &str| {
+        let (name, port) = text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port)));
+        let port_ok = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
+        match HostName::parse(name) {
+            Ok(name) if port_ok => Ok(port.map_or_else(|| name.to_string(), |port| format!("{name}:{port}"))),
+            _ => Err(Error::invalid_request(format!(
+                "--allow-host {text:?} is no host name; write gate.example or gate.example:8443"
+            ))),
+        }
+    };
+    texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).map(check).collect()
 }
 
 fn listen_address(text: &str, allow_remote: bool) -> Result<SocketAddr, Error> {

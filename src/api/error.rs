@@ -123,13 +123,13 @@ impl ApiError {
     }
 
     /// The body, into the response that carried the error.
-    pub(super) fn render(self, mut response: Response, request_id: &RequestId) -> Response {
+    pub(super) fn render(self, mut response: Response, request_id: Option<&RequestId>) -> Response {
         let body = ErrorBody {
             code: self.code.as_str().to_owned(),
             message: self.message,
             retryable: self.retryable,
             revision: self.revision,
-            request_id: Some(request_id.as_str().to_owned()),
+            request_id: request_id.map(|id| id.as_str().to_owned()),
         };
         let bytes = serde_json::to_vec(&body).unwrap_or_default();
         *response.body_mut() = Body::from(bytes);

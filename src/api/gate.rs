@@ -24,7 +24,7 @@ const REQUEST_ID_BYTES: usize = 128;
 pub(super) async fn pass(State(state): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
     let request_id = match request_id(&state, &request) {
         Ok(request_id) => request_id,
-        Err(error) => return ApiError::from(error).into_response(),
+        Err(error) => return ApiError::from(error).render(Response::default(), None),
     };
     let method = request.method().clone();
     let path = request.uri().clone();
@@ -37,7 +37,7 @@ pub(super) async fn pass(State(state): State<Arc<ApiState>>, mut request: Reques
     };
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         error.log(&request_id, &method, path.path());
-        response = error.render(response, &request_id);
+        response = error.render(response, Some(&request_id));
     }
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(request_id.as_str()) {

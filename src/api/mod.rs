@@ -3,8 +3,8 @@
 //! Every route stands on one screen, in [`router`]; a handler lives in the file
 //! of its noun. [`dto`] holds the wire types (domain types are never serialized
 //! where the wire hides something), [`error`] the one map from code to status,
-//! [`auth`] who may ask at all, [`gate`] what happens around every request, and
-//! [`serve`](mod@serve) the listener. What may not live here: decisions. A
+//! `auth` who may ask at all, `gate` what happens around every request, and
+//! `serve` the listener. What may not live here: decisions. A
 //! handler parses, asks the market or the host, and answers.
 //!
 //! ```text
@@ -41,7 +41,7 @@ pub use error::ApiError;
 pub use serve::{Shutdown, serve};
 pub use service::{ActiveScope, ApiState, Health, Market, Readiness};
 
-/// All routes. The path of a command ends in `:verb`; [`target::Target`] splits it.
+/// All routes. The path of a command ends in `:verb`; `target::Target` splits it.
 pub fn router(state: Arc<ApiState>) -> Router {
     Router::new()
         .route("/healthz", get(health::alive))

@@ -1,7 +1,7 @@
 //! What the API needs from below, as small traits, so that it can be tried
 //! without a database or an engine.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use secrecy::SecretString;
@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::Access;
 use crate::{
+    daemon::Daemon,
     domain::{
         catalog::{CatalogCategory, CatalogPage, CatalogPageQuery},
         connector::Connector,
@@ -135,6 +136,19 @@ pub trait Health: Send + Sync {
     fn readiness(&self) -> Readiness;
 }
 
+impl ActiveScope for Daemon {
+    fn scope(&self) -> OperationScope {
+        self.scope()
+    }
+}
+
+impl Health for Daemon {
+    fn readiness(&self) -> Readiness {
+        let health = self.health();
+        Readiness { ready: health.ready, detail: serde_json::to_value(health).unwrap_or_default() }
+    }
+}
+
 /// What the handlers work with.
 pub struct ApiState {
     /// The market; none answers every market route with 503.
@@ -158,6 +172,22 @@ pub struct ApiState {
 }
 
 impl ApiState {
+    /// What a daemon that listens on `address` answers with.
+    #[must_use]
+    pub fn of(daemon: Arc<Daemon>, address: SocketAddr) -> Arc<Self> {
+        Arc::new(Self {
+            market: Some(Arc::clone(&daemon.application) as Arc<dyn Market>),
+            host: Arc::clone(&daemon.host),
+            scope: Arc::clone(&daemon) as Arc<dyn ActiveScope>,
+            token: daemon.token.clone(),
+            access: Access::new(address, daemon.settings.allowed_hosts.clone()),
+            arrival: super::BODY_ARRIVAL,
+            clock: Arc::clone(&daemon.clock),
+            ids: Arc::clone(&daemon.ids),
+            health: daemon,
+        })
+    }
+
     /// The market.
     ///
     /// # Errors

@@ -14,10 +14,11 @@ use super::{
     output::Output,
     refresh, routes, show, uninstall,
 };
+use crate::config::ServeArgs;
 
 /// A fail-closed host for third-party connectors shipped as WebAssembly components.
 #[derive(Debug, Parser)]
-#[command(name = "portcullis", version, about, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "portcullis", version, about, after_help = EXIT_CODES)]
 pub(super) struct Arguments {
     #[command(flatten)]
     pub(super) client: ClientOptions,
@@ -29,7 +30,7 @@ pub(super) struct Arguments {
 #[derive(Args, Clone, Debug)]
 pub(super) struct ClientOptions {
     /// The daemon's address, as http://ip:port; needs --token-file [default: as the data directory says]
-    #[arg(long, global = true, env = "PORTCULLIS_ENDPOINT", value_name = "URL", requires = "token_file")]
+    #[arg(long, global = true, env = "PORTCULLIS_ENDPOINT", value_name = "URL")]
     pub(super) endpoint: Option<String>,
 
     /// The file that holds the daemon's token [default: token in the data directory]
@@ -47,6 +48,10 @@ pub(super) struct ClientOptions {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Run the daemon
+    Serve(Box<ServeArgs>),
+    /// Show the whole story in one minute, on a temporary directory
+    Demo(DemoOptions),
     #[command(flatten)]
     Client(ClientCommand),
     /// Build, pack and inspect connectors, without a daemon
@@ -103,6 +108,13 @@ impl ClientCommand {
             Self::Routes => routes::run(client, output).await,
         }
     }
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct DemoOptions {
+    /// Leave everything up until Ctrl-C, to play with
+    #[arg(long)]
+    pub(super) keep: bool,
 }
 
 /// How long to wait for an operation.

@@ -1,38 +1,26 @@
 //! The client of the daemon's API, and how it is found.
 
-use std::{
-    fs,
-    io::ErrorKind,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use reqwest::{Method, Url, redirect::Policy};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
     args::ClientOptions,
     exit::{Exit, Failure},
 };
-use crate::{api::dto, config};
+use crate::{
+    api::dto,
+    config,
+    daemon::{self, Endpoint},
+};
 
 /// How long a connection may take. The daemon is near.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long any answer but a call's may take.
 const ANSWER: Duration = Duration::from_secs(60);
-/// The file in the data directory that says where the daemon listens.
-const DAEMON_FILE: &str = "daemon.json";
-/// The file in the data directory that holds the token.
-const TOKEN_FILE: &str = "token";
-
-/// What this program reads of `daemon.json`.
-#[derive(Deserialize)]
-struct DaemonFile {
-    endpoint: String,
-}
-
 /// Speaks to one daemon.
 pub(super) struct Client {
     http: reqwest::Client,
@@ -44,15 +32,19 @@ impl Client {
     /// The daemon that the options name, else the one of the data directory.
     pub(super) fn find(options: &ClientOptions) -> Result<Self, Failure> {
         let data_dir = || config::data_dir_or_default(options.data_dir.as_deref()).map_err(Failure::from);
-        let endpoint = match &options.endpoint {
-            Some(endpoint) => endpoint.clone(),
-            None => daemon_file(&data_dir()?)?.endpoint,
+        let (endpoint, token) = match (&options.endpoint, &options.token_file) {
+            (Some(endpoint), Some(file)) => (endpoint.clone(), token_in(file)?),
+            // The token of one daemon is not shown to another one.
+            (Some(_), None) => {
+                return Err(Failure::usage("--endpoint needs --token-file: which token is that daemon's?"));
+            }
+            (None, Some(file)) => (announced(&data_dir()?)?, token_in(file)?),
+            (None, None) => {
+                let data_dir = data_dir()?;
+                (announced(&data_dir)?, daemon::read_token(&data_dir)?)
+            }
         };
-        let token_file = match &options.token_file {
-            Some(file) => file.clone(),
-            None => data_dir()?.join(TOKEN_FILE),
-        };
-        Self::new(&endpoint, read_token(&token_file)?)
+        Self::new(&endpoint, token)
     }
 
     /// A client of the daemon at `endpoint`.
@@ -158,7 +150,8 @@ impl Client {
             return Failure::new(Exit::Conflict, format!("{} did not answer in time", self.endpoint()));
         }
         let what = if cause.is_connect() { "nothing listens at" } else { "the connection broke to" };
-        not_running(format!("{what} {}", self.endpoint()))
+        Failure::new(Exit::Unreachable, format!("{what} {}", self.endpoint()))
+            .with_hint("start it with: portcullis serve")
     }
 }
 
@@ -169,34 +162,18 @@ pub(super) fn parse<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
     })
 }
 
-fn not_running(message: String) -> Failure {
-    Failure::new(Exit::Unreachable, message).with_hint("start it with: portcullis serve")
-}
-
-fn daemon_file(data_dir: &Path) -> Result<DaemonFile, Failure> {
-    let path = data_dir.join(DAEMON_FILE);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(cause) if cause.kind() == ErrorKind::NotFound => {
-            return Err(not_running(format!("no daemon runs on {}", data_dir.display())));
-        }
-        Err(cause) => return Err(Failure::unexpected(format!("{} cannot be read: {cause}", path.display()))),
-    };
-    serde_json::from_slice(&text)
-        .map_err(|cause| Failure::unexpected(format!("{} is not readable: {cause}", path.display())))
-}
-
-fn read_token(path: &PathBuf) -> Result<SecretString, Failure> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(SecretString::from(text.trim().to_owned())),
-        Err(cause) if cause.kind() == ErrorKind::NotFound => {
-            Err(Failure::new(Exit::Refused, format!("the token file {} does not exist", path.display()))
-                .with_hint("the daemon makes it on its first start; name another one with --token-file"))
-        }
-        Err(cause) => Err(Failure::new(
-            Exit::Refused,
-            format!("the token file {} cannot be read: {cause}", path.display()),
-        )
-        .with_hint("only the user that runs the daemon may read it")),
+/// Where the daemon of a data directory says that it listens.
+pub(super) fn announced(data_dir: &Path) -> Result<String, Failure> {
+    match Endpoint::read(data_dir)? {
+        Some(daemon) => Ok(daemon.endpoint),
+        None => Err(Failure::new(Exit::Unreachable, format!("no daemon runs on {}", data_dir.display()))
+            .with_hint(format!("start it with: portcullis serve --data-dir {}", data_dir.display()))),
     }
+}
+
+fn token_in(path: &Path) -> Result<SecretString, Failure> {
+    fs::read_to_string(path).map(|text| SecretString::from(text.trim())).map_err(|cause| {
+        Failure::new(Exit::Refused, format!("the token file {} cannot be read: {cause}", path.display()))
+            .with_hint("the daemon makes it on its first start; only the user that runs it may read it")
+    })
 }

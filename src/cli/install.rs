@@ -74,7 +74,7 @@ fn consent(output: Output, offered: &dto::Connector, yes: bool) -> Result<(), Fa
 
 /// Sends the command at the revision at which the permissions were read. A
 /// connector that changed since is tried once more if it offers the same release.
-async fn accept(client: &Client, offered: &dto::Connector) -> Result<dto::Mutation, Failure> {
+pub(super) async fn accept(client: &Client, offered: &dto::Connector) -> Result<dto::Mutation, Failure> {
     let client_request_id = mutate::client_request_id()?;
     let target = format!("{}:install", offered.key);
     let path = ["v1", "connector-market", "connectors", target.as_str()];

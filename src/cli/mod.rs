@@ -2,8 +2,8 @@
 //!
 //! Every command but `serve`, `connector` and `catalog` talks to a running daemon
 //! through its public API, as any other program would. What lives here: the
-//! grammar ([`args`]), what a command asks and in which order, what people see
-//! ([`output`], [`progress`]), and how the process ends ([`exit`]). What may not:
+//! grammar (`args`), what a command asks and in which order, what people see
+//! (`output`, `progress`), and how the process ends (`exit`). What may not:
 //! a way around the API.
 
 mod args;
@@ -12,6 +12,7 @@ mod capabilities;
 pub mod catalog;
 mod client;
 pub mod connector;
+mod demo;
 mod exit;
 mod install;
 mod list;
@@ -22,6 +23,7 @@ mod progress;
 mod refresh;
 pub mod report;
 mod routes;
+mod serve;
 mod show;
 mod uninstall;
 
@@ -57,6 +59,8 @@ fn run(arguments: Arguments, output: Output) -> Result<(), Failure> {
     // TLS needs one provider a process; a second call is refused, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match arguments.command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Demo(options) => block_on(demo::run(options, output)),
         Command::Connector(command) => local(output, connector::run(command, &SystemClock)),
         Command::Catalog(command) => local(output, catalog::run(command)),
         Command::Client(command) => {

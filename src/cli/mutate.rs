@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Between two looks at an operation, at first and at most.
-const FIRST_LOOK: Duration = Duration::from_millis(40);
+const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LATER_LOOKS: Duration = Duration::from_millis(500);
 
 /// A fresh id for a command.
@@ -47,7 +47,7 @@ pub(super) async fn follow(
             return Err(still_running(&operation));
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LATER_LOOKS);
+        pause = (pause * 3 / 2).min(LATER_LOOKS);
         operation = client.operation(&id).await?;
     }
     drop(progress);

@@ -37,7 +37,7 @@ pub(super) async fn run(client: &Client, output: Output, options: WaitOptions) -
     Ok(())
 }
 
-async fn accept(client: &Client) -> Result<dto::Mutation, Failure> {
+pub(super) async fn accept(client: &Client) -> Result<dto::Mutation, Failure> {
     let client_request_id = mutate::client_request_id()?;
     for _ in 1..TRIES {
         match try_accept(client, &client_request_id).await {

@@ -17,7 +17,7 @@ pub(super) async fn run(client: &Client, output: Output, options: UninstallOptio
 
 /// Repeated once when only the connector's revision moved on: what is to be
 /// removed is whatever is installed.
-async fn accept(client: &Client, key: &str) -> Result<dto::Mutation, Failure> {
+pub(super) async fn accept(client: &Client, key: &str) -> Result<dto::Mutation, Failure> {
     let client_request_id = mutate::client_request_id()?;
     match try_accept(client, key, &client_request_id).await {
         Err(failure) if failure.is(ErrorCode::RevisionConflict) => {

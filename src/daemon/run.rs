@@ -52,6 +52,8 @@ async fn supervise(daemon: &Daemon, address: SocketAddr, mut serving: JoinHandle
     let served = match open_up(daemon, address).await {
         Err(error) => Err(error),
         Ok(()) => tokio::select! {
+            // A listener without connections ends in the very moment it is told to.
+            biased;
             () = lifecycle.soft().cancelled() => Ok(()),
             ended = &mut serving => Err(match ended {
                 Ok(()) => Error::unavailable("the listener ended by itself"),

@@ -55,6 +55,15 @@ fn the_data_directory_follows_the_environment() {
 }
 
 #[test]
+fn a_further_host_name_is_exact() {
+    let settings = resolve(&["--allow-host", "Gate.Example,gate.example:8443"]).expect("two names");
+    assert_eq!(settings.allowed_hosts, ["gate.example", "gate.example:8443"]);
+    for wrong in ["*.example", "https://gate.example", "gate.example:", "gate.example:0", "10.0.0.1", "a b"] {
+        refused(&["--allow-host", wrong], "--allow-host");
+    }
+}
+
+#[test]
 fn an_address_that_others_can_reach_must_be_asked_for() {
     refused(&["--listen", "0.0.0.0:80"], "--allow-remote");
     refused(&["--listen", "192.0.2.1:80"], "--allow-remote");

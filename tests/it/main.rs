@@ -4,6 +4,7 @@ mod api;
 mod architecture;
 mod artifacts;
 mod authoring;
+mod binary;
 mod config;
 mod daemon;
 mod domain;

@@ -1,0 +1,149 @@
+//! The commands, one after the other as a person uses them, and how they refuse.
+
+use super::{Daemon, fixtures, portcullis};
+
+#[test]
+fn from_catalog_to_answer_and_back() {
+    let mut daemon = Daemon::start(&[]);
+    let empty = daemon.run(&["list"]);
+    empty.ok();
+    assert!(empty.stderr.contains("portcullis refresh"), "{}", empty.stderr);
+
+    assert!(daemon.run(&["refresh"]).ok().contains("2 connectors"));
+    let listed = daemon.run(&["list"]);
+    assert!(listed.ok().contains("echo") && listed.stdout.contains("not installed"), "{}", listed.stdout);
+
+    let shown = daemon.run(&["show", "feeds"]);
+    for promised in ["permissions    network", "feeds.localhost", "64 MiB memory", "sha256:", "1.0.0"] {
+        assert!(shown.ok().contains(promised), "{promised} is not in {}", shown.stdout);
+    }
+
+    assert!(daemon.run(&["install", "echo", "--yes"]).ok().contains("verified sha256:"));
+    let again = daemon.run(&["install", "echo", "--yes"]);
+    assert!(again.ok().contains("installed already"), "{}", again.stdout);
+
+    assert!(daemon.run(&["capabilities"]).ok().contains("echo.echo"));
+    assert!(daemon.run(&["routes"]).ok().contains("active"));
+    assert_eq!(daemon.run(&["call", "echo.echo", "--input", "message=007"]).ok(), "007\n");
+    assert_eq!(daemon.run(&["call", "echo.echo", r#"{"message":"as JSON"}"#]).ok(), "as JSON\n");
+    assert_eq!(daemon.run_with(&["call", "echo.echo", "-"], r#"{"message":"piped"}"#).ok(), "piped\n");
+
+    let operations = daemon.run(&["operations"]);
+    assert!(operations.ok().contains("install") && operations.stdout.contains("completed"));
+    assert!(daemon.run(&["uninstall", "echo"]).ok().contains("uninstalled echo"));
+    daemon.run(&["call", "echo.echo", "{}"]).failed(3, "capability_not_found");
+    assert_eq!(daemon.stop(), 0, "{}", daemon.log());
+    assert!(!daemon.data_dir().join("daemon.json").exists());
+}
+
+#[test]
+fn json_is_one_document_and_so_is_a_failure() {
+    let daemon = Daemon::with_catalog();
+    let list = daemon.run(&["list", "--json"]).json();
+    assert_eq!(list["connectors"].as_array().unwrap().len(), 2);
+    assert_eq!(daemon.run(&["--json", "show", "echo"]).json()["key"], "echo");
+    let installed = daemon.run(&["--json", "install", "echo", "--yes"]).json();
+    assert_eq!(installed["operation"]["state"], "completed");
+    assert_eq!(installed["connector"]["installation"]["state"], "installed");
+    let operation = installed["operation"]["operationId"].as_str().unwrap();
+    assert_eq!(daemon.run(&["--json", "operations", operation]).json()["kind"], "install");
+    assert_eq!(daemon.run(&["--json", "list", "--installed"]).json()["connectors"][0]["key"], "echo");
+    assert_eq!(daemon.run(&["--json", "routes"]).json()["routes"][0]["connectorKey"], "echo");
+    let answer = daemon.run(&["--json", "call", "echo.echo", r#"{"message":"hi"}"#]).json();
+    assert_eq!(answer["structuredContent"]["message"], "hi");
+
+    let failed = daemon.run(&["--json", "call", "echo.echo", r#"{"message":7}"#]);
+    assert_eq!((failed.exit, failed.stdout.as_str()), (4, ""));
+    let document: serde_json::Value = serde_json::from_str(&failed.stderr).unwrap();
+    assert_eq!(document["code"], "capability_input_invalid");
+    assert_eq!(document["exit"], 4);
+    assert!(document["requestId"].is_string());
+}
+
+#[test]
+fn nothing_is_installed_without_consent() {
+    let daemon = Daemon::with_catalog();
+    for args in [&["install", "feeds"][..], &["--json", "install", "feeds"]] {
+        daemon.run_with(args, "y\n").failed(2, "--yes");
+    }
+    assert_eq!(daemon.run(&["--json", "list", "--installed"]).json()["connectors"], serde_json::json!([]));
+    let shown = daemon.run(&["install", "feeds"]);
+    assert!(shown.stderr.contains("permissions    network"), "{}", shown.stderr);
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_to_do() {
+    let daemon = Daemon::with_catalog();
+    daemon.run(&["show", "nope"]).failed(3, "connector_not_found");
+    daemon.run(&["install", "nope", "--yes"]).failed(3, "connector_not_found");
+    daemon.run(&["uninstall", "echo"]).failed(3, "not installed");
+    daemon.run(&["operations", "nope"]).failed(3, "connector_not_found");
+    daemon.run(&["capabilities", "nope"]).failed(3, "portcullis install");
+    daemon.run(&["call", "nope.nope", "{}"]).failed(3, "portcullis capabilities");
+    daemon.run(&["show", "Not/A Key"]).failed(4, "connector_market_invalid_request");
+    daemon.run(&["call", "echo.echo", "{not json"]).failed(2, "not JSON");
+    daemon.run(&["call", "echo.echo", "{}", "--input", "a=b"]).failed(2, "cannot be used with");
+    daemon.run(&["install"]).failed(2, "Usage");
+    daemon.run(&["refresh", "--no-wait", "--timeout", "1"]).failed(2, "cannot be used with");
+}
+
+#[test]
+fn a_command_need_not_be_waited_for() {
+    let daemon = Daemon::with_catalog();
+    let accepted = daemon.run(&["--json", "install", "echo", "--yes", "--no-wait"]).json();
+    let id = accepted["operation"]["operationId"].as_str().unwrap();
+    // The same release again would be another operation in the same lane.
+    let state = daemon.run(&["--json", "operations", id]).json()["state"].clone();
+    assert!(["accepted", "running", "completed"].iter().any(|known| state == *known), "{state}");
+}
+
+#[test]
+fn without_a_daemon_the_way_to_start_one_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().to_str().unwrap();
+    portcullis(&["--data-dir", data_dir, "list"], "").failed(6, "portcullis serve --data-dir");
+    let token = folder.path().join("token");
+    std::fs::write(&token, "x".repeat(43)).unwrap();
+    let gone = ["--endpoint", "http://127.0.0.1:1", "--token-file", token.to_str().unwrap(), "list"];
+    portcullis(&gone, "").failed(6, "portcullis serve");
+    portcullis(&["--endpoint", "http://127.0.0.1:1", "list"], "").failed(2, "--token-file");
+    portcullis(&["--endpoint", "nowhere", "--token-file", token.to_str().unwrap(), "list"], "")
+        .failed(2, "http://");
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_never_shown() {
+    let daemon = Daemon::start(&[]);
+    let file = daemon.folder.path().join("other-token");
+    std::fs::write(&file, "wrong-token-wrong-token-wrong-token-wrong").unwrap();
+    let refused = daemon.run(&["--token-file", file.to_str().unwrap(), "list"]);
+    refused.failed(4, "unauthenticated");
+    assert!(!refused.stderr.contains("wrong-token"), "{}", refused.stderr);
+    assert!(!daemon.log().contains(&daemon.token()), "the token is in the log");
+}
+
+#[test]
+fn a_second_daemon_on_the_same_directory_does_not_start() {
+    let daemon = Daemon::start(&[]);
+    let second = daemon.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_ne!(second.exit, 0);
+    assert!(second.stderr.contains("another daemon"), "{}", second.stderr);
+    daemon.run(&["list"]).ok();
+}
+
+#[test]
+fn authors_commands_need_no_daemon() {
+    let bundle = fixtures("catalog/v1/artifacts/echo/1.0.0/echo-1.0.0.tar.gz");
+    let inspected = portcullis(&["connector", "inspect", &bundle], "");
+    assert!(inspected.ok().contains("portcullis:connector"), "{}", inspected.stdout);
+    assert!(portcullis(&["--json", "connector", "inspect", &bundle], "").json().is_object());
+    assert_ne!(portcullis(&["connector", "inspect", "/nowhere.tar.gz"], "").exit, 0);
+}
+
+#[test]
+fn help_tells_the_exit_codes() {
+    let help = portcullis(&["--help"], "");
+    for told in ["Exit codes", "6  the daemon cannot be reached", "serve", "demo", "install", "call"] {
+        assert!(help.ok().contains(told), "{told}");
+    }
+}

@@ -1,0 +1,155 @@
+//! The real program: a daemon as a process of its own, and the command line as
+//! its client.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+mod cli;
+mod demo;
+mod wire;
+
+use std::{
+    fs::File,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What one command did.
+struct Ran {
+    exit: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    #[track_caller]
+    fn ok(&self) -> &str {
+        assert_eq!(self.exit, 0, "{}{}", self.stdout, self.stderr);
+        &self.stdout
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_str(self.ok()).unwrap()
+    }
+
+    /// Asserts how it failed: the exit code, and what it says to people.
+    #[track_caller]
+    fn failed(&self, exit: i32, says: &str) {
+        assert_eq!(self.exit, exit, "{}{}", self.stdout, self.stderr);
+        assert!(self.stderr.contains(says), "{says:?} is not in {}", self.stderr);
+    }
+}
+
+/// Runs the program with nothing of this machine's settings.
+fn portcullis(args: &[&str], input: &str) -> Ran {
+    let mut child =
+        program(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A program that reads no input may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        exit: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PORTCULLIS_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(args);
+    command
+}
+
+fn fixtures(path: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path).display().to_string()
+}
+
+/// A daemon on a directory of its own; killed when dropped.
+struct Daemon {
+    process: Child,
+    folder: TempDir,
+}
+
+impl Daemon {
+    fn start(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dir = folder.path().join("data");
+        let catalog = fixtures("catalog/v1");
+        let mut args = vec!["serve", "--data-dir", data_dir.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+        args.extend(["--catalog-refresh-interval", "0"]);
+        if !more.contains(&"--catalog") {
+            args.extend(["--catalog", &catalog]);
+        }
+        args.extend(more);
+        let log = File::create(folder.path().join("log")).unwrap();
+        let process = program(&args).stdin(Stdio::null()).stderr(log).spawn().unwrap();
+        let mut daemon = Self { process, folder };
+        let started = Instant::now();
+        while !data_dir.join("daemon.json").exists() {
+            assert!(daemon.process.try_wait().unwrap().is_none(), "{}", daemon.log());
+            assert!(started.elapsed() < Duration::from_secs(60), "{}", daemon.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        daemon
+    }
+
+    /// A daemon that has read its catalog.
+    fn with_catalog() -> Self {
+        let daemon = Self::start(&[]);
+        daemon.run(&["refresh"]).ok();
+        daemon
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        self.run_with(args, "")
+    }
+
+    fn run_with(&self, args: &[&str], input: &str) -> Ran {
+        let data_dir = self.data_dir();
+        let mut all = vec!["--data-dir", data_dir.to_str().unwrap()];
+        all.extend(args);
+        portcullis(&all, input)
+    }
+
+    fn endpoint(&self) -> String {
+        let text = std::fs::read(self.data_dir().join("daemon.json")).unwrap();
+        let announced: Value = serde_json::from_slice(&text).unwrap();
+        announced["endpoint"].as_str().unwrap().to_owned()
+    }
+
+    fn token(&self) -> String {
+        std::fs::read_to_string(self.data_dir().join("token")).unwrap().trim().to_owned()
+    }
+
+    /// Asks it to stop, and waits; its exit code.
+    fn stop(&mut self) -> i32 {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().unwrap().success());
+        self.process.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
