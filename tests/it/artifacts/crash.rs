@@ -81,8 +81,7 @@ async fn s314_a_missing_tree_is_absent() {
 
 #[tokio::test]
 async fn a_damaged_tree_is_repaired_from_the_verified_archive_without_the_network() {
-    let gone: Damage =
-        ("gone", "", |tree| fs::remove_dir_all(tree).expect("removed"));
+    let gone: Damage = ("gone", "", |tree| fs::remove_dir_all(tree).expect("removed"));
     for (name, _, damage) in damages().into_iter().chain([gone]) {
         let (mut world, release) = installed("1.0.0").await;
         let whole = world.disk();

@@ -199,7 +199,10 @@ async fn a_mutated_archive_is_installed_whole_or_refused_with_a_code_of_its_own(
     let good = world.publish_honest("1.0.0");
     world.commit("good", &good).await.expect("installed");
     let tar = bundle().file("notes/a.txt", b"a").long(&"n/".repeat(70), b"").bytes();
-    let positions = noise(2 * 120).chunks(2).map(|two| usize::from(two[0]) << 8 | usize::from(two[1])).collect::<Vec<_>>();
+    let positions = noise(2 * 120)
+        .chunks(2)
+        .map(|two| usize::from(two[0]) << 8 | usize::from(two[1]))
+        .collect::<Vec<_>>();
     let (mut accepted, mut refused) = (0, 0);
     for (round, position) in positions.into_iter().enumerate() {
         let mut mutated = tar.clone();
