@@ -1,10 +1,10 @@
 //! The sandbox: runs connectors as WebAssembly components (spec H).
 //!
 //! [`SandboxHost`] is the [`crate::ports::ImplementationHost`] over wasmtime. One
-//! [`Engine`](engine::Engine) holds the one configuration and the epoch ticker;
-//! [`cache`] keeps compiled components; [`routes`] says which generation of which
-//! connection answers; [`call`] plays one call in a fresh instance; [`imports`],
-//! [`wasi`] and [`egress`] are all that a guest can reach, and [`grant`] is the one
+//! `Engine` holds the one configuration and the epoch ticker;
+//! `cache` keeps compiled components; [`routes`] says which generation of which
+//! connection answers; `call` plays one call in a fresh instance; `imports`,
+//! `wasi` and `egress` are all that a guest can reach, and `grant` is the one
 //! place that says yes to a request that wants to leave.
 //!
 //! Nothing here knows operations, catalogs or HTTP routes, and nothing outside of
