@@ -31,6 +31,8 @@ pub enum ConnectorCommand {
     /// Build a guest crate and make a component of it.
     Build(BuildArgs),
     /// Pack a component and its manifest into a bundle with its release document.
+    // `--version` is the release's here.
+    #[command(disable_version_flag = true)]
     Pack(PackArgs),
     /// Show what a bundle, component or release holds, asks for and weighs.
     Inspect(InspectArgs),

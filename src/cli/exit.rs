@@ -156,7 +156,9 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let mut message = error.message.clone();
-        if let Some(cause) = &error.cause {
+        if let Some(cause) = error.cause.as_ref().map(ToString::to_string)
+            && !message.contains(&cause)
+        {
             message = format!("{message} ({cause})");
         }
         let exit = match error.code {

@@ -1,5 +1,6 @@
 //! What authors and catalog keepers do before a host is asked.
 
+mod binary;
 mod build;
 mod catalog;
 mod inspect;
