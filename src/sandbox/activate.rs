@@ -7,7 +7,7 @@ use wasmtime::component::Linker;
 
 use super::{
     cache::Cache, call::Guests, describe::describe, egress::Gate, flight::Flight, grant::Grant, guest_text,
-    inspect, instance::InstanceState, program::Program, route::ConnectorRoute, routes::RouteKey,
+    inspect, instance::InstanceState, pace::Pace, program::Program, route::ConnectorRoute, routes::RouteKey,
     settings::SandboxSettings, skills, transport::Transport,
 };
 use crate::{
@@ -93,6 +93,7 @@ impl Workshop {
             limits,
             gate: Arc::new(gate),
             flight: Arc::new(Flight::default()),
+            pace: Pace::default(),
             calls: Arc::new(Semaphore::new(calls)),
             waiting: AtomicUsize::new(0),
             running: Arc::new(AtomicUsize::new(0)),

@@ -1,10 +1,13 @@
 //! One call: check the input, find a place, run a fresh instance, check the answer.
 
 use std::{
+    future::poll_fn,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -108,8 +111,12 @@ impl Guests {
         let route = Arc::clone(&admission.route);
         let (answer, answered) = oneshot::channel();
         let guests = Arc::clone(self);
-        // Whoever drops this call drops the receiver, and the task ends by that.
-        self.runtime.spawn(async move { guests.play(admission, request, answer).await });
+        let mut playing = Box::pin(async move { guests.play(admission, request, answer).await });
+        let ended = route.pace.is_short() && self.first_poll(&mut playing).await;
+        if !ended {
+            // Whoever drops this call drops the receiver, and the task ends by that.
+            self.runtime.spawn(playing);
+        }
         let result = answered.await.map_err(|_| {
             Error::new(ErrorCode::CapabilityTrapped, "the host failed while it ran the connector")
         })??;
@@ -120,6 +127,16 @@ impl Guests {
             release_digest: route.release_digest,
             generation: route.generation.clone(),
         })
+    }
+
+    /// Polls a call once on this thread, with timers and sockets on the guests'
+    /// runtime, where it goes on. Answers whether it has ended.
+    async fn first_poll(&self, playing: &mut Pin<Box<impl Future<Output = ()>>>) -> bool {
+        poll_fn(|context| {
+            let _entered = self.runtime.enter();
+            Poll::Ready(playing.as_mut().poll(context).is_ready())
+        })
+        .await
     }
 
     async fn places(
@@ -170,7 +187,12 @@ impl Guests {
             StateBuffer::new(Some((Arc::clone(&self.ledger), scope))),
         );
         let mut store = state.into_store(self.engine.wasmtime());
-        let meter = Meter { cpu: route.limits.cpu(), deadline, fenced: Some(passage.flight().fenced()) };
+        let meter = Meter {
+            cpu: route.limits.cpu(),
+            deadline,
+            fenced: Some(passage.flight().fenced()),
+            pace: Some(&route.pace),
+        };
         let outcome = tokio::select! {
             biased;
             outcome = meter.run(invoke(&route, &mut store, &request, &context)) => outcome,

@@ -64,7 +64,7 @@ pub(crate) async fn describe(
             StateBuffer::new(None),
         );
         let mut store = state.into_store(guests.engine.wasmtime());
-        let meter = Meter { cpu: limits.cpu().min(WALL), deadline, fenced: None };
+        let meter = Meter { cpu: limits.cpu().min(WALL), deadline, fenced: None, pace: None };
         let answered = meter
             .run(async {
                 let connector = pre.instantiate_async(&mut store).await?;

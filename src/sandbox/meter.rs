@@ -8,6 +8,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
+use super::pace::Pace;
 use crate::domain::error::{Error, ErrorCode};
 
 /// What a guest may use up.
@@ -19,6 +20,8 @@ pub(crate) struct Meter<'a> {
     pub(crate) deadline: tokio::time::Instant,
     /// Cancelled when the route is fenced.
     pub(crate) fenced: Option<&'a CancellationToken>,
+    /// Where the length of polls is noted.
+    pub(crate) pace: Option<&'a Pace>,
 }
 
 impl Meter<'_> {
@@ -38,6 +41,7 @@ impl Meter<'_> {
             }
         });
         let mut spent = Duration::ZERO;
+        let mut all_short = true;
         poll_fn(|context| {
             // First, and by a look rather than by a wake: a guest that computes is
             // always awake.
@@ -45,10 +49,16 @@ impl Meter<'_> {
                 return Err(fenced_error()).into();
             }
             let begun = Instant::now();
-            if let std::task::Poll::Ready(output) = guest.as_mut().poll(context) {
+            let polled = guest.as_mut().poll(context);
+            let took = begun.elapsed();
+            all_short &= self.pace.is_some_and(|pace| pace.poll(took));
+            if let std::task::Poll::Ready(output) = polled {
+                if let Some(pace) = self.pace.filter(|_| all_short) {
+                    pace.short_call();
+                }
                 return Ok(output).into();
             }
-            spent += begun.elapsed();
+            spent += took;
             if spent >= self.cpu {
                 return Err(cpu_error(self.cpu)).into();
             }

@@ -31,6 +31,7 @@ mod ledger;
 mod limits;
 mod linker;
 mod meter;
+mod pace;
 mod program;
 mod route;
 mod schemas;

@@ -12,6 +12,7 @@ use super::{
     counters::Counters,
     egress::Gate,
     flight::Flight,
+    pace::Pace,
     program::Program,
     routes::{Route, RouteKey},
 };
@@ -44,6 +45,8 @@ pub(crate) struct ConnectorRoute {
     pub(crate) gate: Arc<Gate>,
     /// Who is inside.
     pub(crate) flight: Arc<Flight>,
+    /// How long the polls of its calls are.
+    pub(crate) pace: Pace,
     /// Calls that may still begin.
     pub(crate) calls: Arc<Semaphore>,
     /// Calls that wait to begin.
