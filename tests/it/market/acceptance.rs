@@ -36,7 +36,7 @@ async fn s021_the_same_command_again_is_the_same_operation() {
     assert_eq!(again.operation, first.operation);
     assert_eq!(again.revision, first.revision);
     assert_eq!(again.connector, first.connector);
-    let hints = world.scheduler.scheduled.lock().unwrap().clone();
+    let hints = world.scheduler.scheduled.lock().clone();
     assert_eq!(hints.iter().filter(|id| **id == first.operation.operation_id).count(), 2);
     assert_eq!(world.events().await.len(), events, "a replay announces nothing");
     assert_eq!(world.revision().await, first.revision);
@@ -216,7 +216,7 @@ async fn s037_what_does_not_run_here_is_not_installed() {
         (
             "version",
             altered("echo", "1.0.0", |m| {
-                m["compatibility"] = serde_json::json!({"minimumHostVersion": "1.2.1"})
+                m["compatibility"] = serde_json::json!({"minimumHostVersion": "1.2.1"});
             }),
         ),
         (

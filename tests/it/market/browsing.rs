@@ -71,7 +71,7 @@ async fn the_filter_asks_only_for_what_it_misses() {
     world.page("", "second", &[release("echo", "1.0.0"), release("feeds", "1.0.0")]);
     world.page("second", "third", &[release("other", "1.0.0")]);
     let page = world.app.catalog_page(&query(2, "", "not_installed")).await.expect("a page");
-    let sizes: Vec<u32> = world.catalog.asked.lock().unwrap().iter().map(|query| query.page_size).collect();
+    let sizes: Vec<u32> = world.catalog.asked.lock().iter().map(|query| query.page_size).collect();
     assert_eq!(sizes, [2, 1]);
     assert_eq!(page.items.len(), 2);
     assert_eq!(page.next_page_token, "third");
@@ -174,7 +174,7 @@ async fn s055_s056_a_page_that_breaks_a_rule_is_not_stored() {
     ];
     for (what, page) in cases {
         let world = World::new().await;
-        world.catalog.pages.lock().unwrap().insert(String::new(), page);
+        world.catalog.pages.lock().insert(String::new(), page);
         let query = query(10, "", "");
         let attempt = world.app.catalog_page(&query);
         let error = world.refused(attempt, ErrorCode::InvalidManifest, false).await;
@@ -193,7 +193,7 @@ async fn s057_a_category_that_breaks_a_rule_is_refused() {
         display_name_en: None,
     };
     let world = World::new().await;
-    let set = |categories: Vec<CatalogCategory>| *world.catalog.categories.lock().unwrap() = categories;
+    let set = |categories: Vec<CatalogCategory>| *world.catalog.categories.lock() = categories;
     set(vec![category("a", 1), category("b", 0)]);
     assert_eq!(world.app.categories().await.expect("categories").len(), 2);
     for wrong in [vec![category(" ", 1)], vec![category("a", -1)], vec![category("a", 1), category("a", 1)]] {

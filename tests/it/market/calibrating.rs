@@ -12,7 +12,7 @@ use portcullis::{
 use super::world::{World, ada, installed_version, key, release, state_name};
 
 fn disk(world: &World, state: PhysicalState) {
-    world.installer.disk.lock().unwrap().insert(key("echo"), state);
+    world.installer.disk.lock().insert(key("echo"), state);
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn s182_an_observation_of_something_else_is_refused() {
     ];
     disk(&world, PhysicalState::Absent);
     for misread in misreadings {
-        *world.installer.misread.lock().unwrap() = Some(misread);
+        *world.installer.misread.lock() = Some(misread);
         world.refused(world.app.calibrate(&key("echo")), ErrorCode::InstallFailed, false).await;
     }
 }

@@ -137,7 +137,7 @@ async fn s116_s117_a_plan_after_a_fence_is_above_it_every_time() {
     world.reboot();
     for _ in 0..2 {
         world.app.fence_installed(&ada()).await.expect("fenced");
-        let fence = world.host.deactivated.lock().unwrap().last().cloned().expect("a fence");
+        let fence = world.host.deactivated.lock().last().cloned().expect("a fence");
         assert_eq!(fence.generation.number, world.stored("echo").await.revision.0);
         assert_eq!(fence.generation.boot_epoch.as_str(), "boot-2");
         assert_eq!(fence.connection_id, Some(ConnectionId::device(&key("echo"))));
@@ -156,7 +156,7 @@ async fn s118_s119_one_connector_does_not_keep_another_from_starting() {
     switch(&world, false).await;
     world.reboot();
     let feeds = release("feeds", "1.0.0").release_digest;
-    world.host.refuses.lock().unwrap().insert(feeds, Fault::of(ErrorCode::ComponentInvalid));
+    world.host.refuses.lock().insert(feeds, Fault::of(ErrorCode::ComponentInvalid));
     for name in ["echo", "feeds"] {
         world.app.prepare_runtime(&ada(), &key(name)).await.expect("planned");
     }
@@ -190,7 +190,7 @@ async fn s121_without_the_release_every_connection_is_fenced() {
     let digest = installed.identity.release_digest;
     world.save(connector).await;
     world.app.fence_installed(&ada()).await.expect("fenced");
-    let fence = world.host.deactivated.lock().unwrap().last().cloned().expect("a fence");
+    let fence = world.host.deactivated.lock().last().cloned().expect("a fence");
     assert_eq!((fence.connection_id, fence.release_digest), (None, Some(digest)));
     assert_eq!(fence.connector_key, key("echo"));
 }
@@ -203,7 +203,7 @@ async fn a_fence_that_fails_is_told_and_the_others_are_fenced() {
     world.host.deactivate_faults.push(Fault::of(ErrorCode::CapabilityDeadlineExceeded));
     let error = world.app.fence_installed(&ada()).await.expect_err("echo is still there");
     assert!(error.retryable && error.message.contains("echo") && !error.message.contains("feeds"), "{error}");
-    assert_eq!(world.host.deactivated.lock().unwrap().len(), 2);
+    assert_eq!(world.host.deactivated.lock().len(), 2);
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn s122_s123_only_an_exact_receipt_is_believed() {
     for spoil in spoilers {
         let world = World::with_echo().await;
         switch(&world, false).await;
-        *world.host.spoil.lock().unwrap() = Some(spoil);
+        *world.host.spoil.lock() = Some(spoil);
         let error = world.app.converge(&ada(), &key("echo")).await.expect_err("a wrong receipt");
         assert_eq!((error.code, error.retryable), (ErrorCode::InstallFailed, false));
         let row = world.row("echo").await;

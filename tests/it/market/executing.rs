@@ -31,7 +31,7 @@ async fn s092_what_another_worker_holds_is_left_alone() {
     let before = world.state().await;
     world.run(&accepted).await.expect("nothing to do");
     assert_eq!(world.state().await, before);
-    assert!(world.installer.installs.lock().unwrap().is_empty());
+    assert!(world.installer.installs.lock().is_empty());
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn s093_two_executions_are_one() {
     world.installer.install_gate.open();
     first.await.expect("no panic").expect("installed");
     second.await.expect("no panic").expect("installed");
-    assert_eq!(world.installer.installs.lock().unwrap().len(), 1);
+    assert_eq!(world.installer.installs.lock().len(), 1);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn s094_two_executions_share_a_failure_and_the_next_one_is_new() {
     }
     assert!(world.operation(&accepted).await.is_active());
     world.run(&accepted).await.expect("installed");
-    assert_eq!(world.installer.installs.lock().unwrap().len(), 2);
+    assert_eq!(world.installer.installs.lock().len(), 2);
 }
 
 #[tokio::test]
@@ -200,5 +200,5 @@ async fn an_operation_without_its_release_is_refused() {
     world.write(async |tx| tx.save_operation(&operation).await).await;
     let error = world.app.execute(&operation.operation_id).await.expect_err("a refusal");
     assert_eq!((error.code, error.retryable), (ErrorCode::InstallFailed, false));
-    assert!(world.installer.installs.lock().unwrap().is_empty());
+    assert!(world.installer.installs.lock().is_empty());
 }

@@ -4,7 +4,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
@@ -32,6 +32,16 @@ use portcullis::{
 };
 use tokio::sync::Semaphore;
 
+/// A value that the test and the market look at in turn.
+#[derive(Debug, Default)]
+pub(crate) struct Shared<T>(Mutex<T>);
+
+impl<T> Shared<T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().expect("nobody panicked while looking at it")
+    }
+}
+
 /// An error to answer with.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault(pub(crate) ErrorCode, pub(crate) bool, pub(crate) String);
@@ -48,15 +58,15 @@ impl Fault {
 
 /// Faults for the next calls, in order; calls after them succeed.
 #[derive(Debug, Default)]
-pub(crate) struct Script(Mutex<VecDeque<Fault>>);
+pub(crate) struct Script(Shared<VecDeque<Fault>>);
 
 impl Script {
     pub(crate) fn push(&self, fault: Fault) {
-        self.0.lock().unwrap().push_back(fault);
+        self.0.lock().push_back(fault);
     }
 
     fn next(&self) -> Result<(), Error> {
-        self.0.lock().unwrap().pop_front().map_or(Ok(()), |fault| Err(fault.error()))
+        self.0.lock().pop_front().map_or(Ok(()), |fault| Err(fault.error()))
     }
 }
 
@@ -100,34 +110,34 @@ impl Gate {
 
 #[derive(Default)]
 pub(crate) struct FakeCatalog {
-    pub(crate) categories: Mutex<Vec<CatalogCategory>>,
-    pub(crate) pages: Mutex<HashMap<String, SourcePage>>,
-    pub(crate) contents: Mutex<Vec<Release>>,
+    pub(crate) categories: Shared<Vec<CatalogCategory>>,
+    pub(crate) pages: Shared<HashMap<String, SourcePage>>,
+    pub(crate) contents: Shared<Vec<Release>>,
     pub(crate) faults: Script,
     /// Holds the next page after its content was decided.
     pub(crate) page_gate: Gate,
     pub(crate) contents_gate: Gate,
-    pub(crate) asked: Mutex<Vec<SourcePageQuery>>,
+    pub(crate) asked: Shared<Vec<SourcePageQuery>>,
 }
 
 #[async_trait]
 impl CatalogSource for FakeCatalog {
     async fn categories(&self) -> Result<Vec<CatalogCategory>, Error> {
         self.faults.next()?;
-        Ok(self.categories.lock().unwrap().clone())
+        Ok(self.categories.lock().clone())
     }
 
     async fn page(&self, query: &SourcePageQuery) -> Result<SourcePage, Error> {
         self.faults.next()?;
-        self.asked.lock().unwrap().push(query.clone());
-        let page = self.pages.lock().unwrap().get(&query.page_token).cloned();
+        self.asked.lock().push(query.clone());
+        let page = self.pages.lock().get(&query.page_token).cloned();
         self.page_gate.pass().await;
         page.ok_or_else(|| Error::invalid_request("no such page"))
     }
 
     async fn contents(&self) -> Result<CatalogContents, Error> {
         self.faults.next()?;
-        let releases = self.contents.lock().unwrap().clone();
+        let releases = self.contents.lock().clone();
         self.contents_gate.pass().await;
         Ok(CatalogContents { source_revision: format!("of {}", releases.len()), releases })
     }
@@ -135,26 +145,26 @@ impl CatalogSource for FakeCatalog {
 
 #[derive(Default)]
 pub(crate) struct FakeInstaller {
-    pub(crate) installs: Mutex<Vec<InstallRequest>>,
-    pub(crate) commits: Mutex<Vec<Sha256Digest>>,
-    pub(crate) uninstalls: Mutex<Vec<UninstallRequest>>,
+    pub(crate) installs: Shared<Vec<InstallRequest>>,
+    pub(crate) commits: Shared<Vec<Sha256Digest>>,
+    pub(crate) uninstalls: Shared<Vec<UninstallRequest>>,
     pub(crate) install_faults: Script,
     pub(crate) commit_faults: Script,
     pub(crate) uninstall_faults: Script,
     pub(crate) install_gate: Gate,
     pub(crate) inspect_gate: Gate,
     /// What an inspection finds; present when nothing is said.
-    pub(crate) disk: Mutex<HashMap<ConnectorKey, PhysicalState>>,
+    pub(crate) disk: Shared<HashMap<ConnectorKey, PhysicalState>>,
     /// Spoils receipts.
-    pub(crate) spoil: Mutex<Option<fn(&mut ReleaseReceipt)>>,
+    pub(crate) spoil: Shared<Option<fn(&mut ReleaseReceipt)>>,
     /// Spoils observations.
-    pub(crate) misread: Mutex<Option<fn(&mut ReleaseObservation)>>,
+    pub(crate) misread: Shared<Option<fn(&mut ReleaseObservation)>>,
 }
 
 #[async_trait]
 impl ReleaseInstaller for FakeInstaller {
     async fn install(&self, request: &InstallRequest) -> Result<ReleaseReceipt, Error> {
-        self.installs.lock().unwrap().push(request.clone());
+        self.installs.lock().push(request.clone());
         self.install_gate.pass().await;
         self.install_faults.next()?;
         let release = &request.release;
@@ -166,7 +176,7 @@ impl ReleaseInstaller for FakeInstaller {
             artifact_sha256: release.artifact.sha256,
             inventory_digest: Sha256Digest::of(b"inventory"),
         };
-        if let Some(spoil) = *self.spoil.lock().unwrap() {
+        if let Some(spoil) = *self.spoil.lock() {
             spoil(&mut receipt);
         }
         Ok(receipt)
@@ -174,12 +184,12 @@ impl ReleaseInstaller for FakeInstaller {
 
     async fn commit(&self, _: &InstallRequest, receipt: &ReleaseReceipt) -> Result<(), Error> {
         self.commit_faults.next()?;
-        self.commits.lock().unwrap().push(receipt.release_digest);
+        self.commits.lock().push(receipt.release_digest);
         Ok(())
     }
 
     async fn inspect(&self, release: &Release) -> Result<ReleaseObservation, Error> {
-        let state = self.disk.lock().unwrap().get(&release.connector_key).copied();
+        let state = self.disk.lock().get(&release.connector_key).copied();
         self.inspect_gate.pass().await;
         let mut seen = ReleaseObservation {
             connector_key: release.connector_key.clone(),
@@ -187,7 +197,7 @@ impl ReleaseInstaller for FakeInstaller {
             state: state.unwrap_or(PhysicalState::Present),
             reason: None,
         };
-        if let Some(misread) = *self.misread.lock().unwrap() {
+        if let Some(misread) = *self.misread.lock() {
             misread(&mut seen);
         }
         Ok(seen)
@@ -199,41 +209,41 @@ impl ReleaseInstaller for FakeInstaller {
 
     async fn uninstall(&self, request: &UninstallRequest) -> Result<(), Error> {
         self.uninstall_faults.next()?;
-        self.uninstalls.lock().unwrap().push(request.clone());
+        self.uninstalls.lock().push(request.clone());
         Ok(())
     }
 }
 
 #[derive(Default)]
 pub(crate) struct FakeHost {
-    pub(crate) reconciled: Mutex<Vec<ReconcileRequest>>,
-    pub(crate) deactivated: Mutex<Vec<DeactivateRequest>>,
+    pub(crate) reconciled: Shared<Vec<ReconcileRequest>>,
+    pub(crate) deactivated: Shared<Vec<DeactivateRequest>>,
     pub(crate) faults: Script,
     pub(crate) deactivate_faults: Script,
     pub(crate) gate: Gate,
     /// Spoils receipts.
-    pub(crate) spoil: Mutex<Option<fn(&mut RuntimeReceipt)>>,
+    pub(crate) spoil: Shared<Option<fn(&mut RuntimeReceipt)>>,
     /// Refuses this release, whenever it is asked to run it.
-    pub(crate) refuses: Mutex<HashMap<Sha256Digest, Fault>>,
+    pub(crate) refuses: Shared<HashMap<Sha256Digest, Fault>>,
 }
 
 impl FakeHost {
     pub(crate) fn last(&self) -> ReconcileRequest {
-        self.reconciled.lock().unwrap().last().cloned().expect("the host was asked")
+        self.reconciled.lock().last().cloned().expect("the host was asked")
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.reconciled.lock().unwrap().len()
+        self.reconciled.lock().len()
     }
 }
 
 #[async_trait]
 impl ImplementationHost for FakeHost {
     async fn reconcile(&self, request: &ReconcileRequest) -> Result<RuntimeReceipt, Error> {
-        self.reconciled.lock().unwrap().push(request.clone());
+        self.reconciled.lock().push(request.clone());
         self.gate.pass().await;
         self.faults.next()?;
-        if let Some(fault) = self.refuses.lock().unwrap().get(&request.release.release_digest)
+        if let Some(fault) = self.refuses.lock().get(&request.release.release_digest)
             && request.enabled
         {
             return Err(fault.error());
@@ -268,14 +278,14 @@ impl ImplementationHost for FakeHost {
             readiness,
             summary,
         };
-        if let Some(spoil) = *self.spoil.lock().unwrap() {
+        if let Some(spoil) = *self.spoil.lock() {
             spoil(&mut receipt);
         }
         Ok(receipt)
     }
 
     async fn deactivate(&self, request: &DeactivateRequest, _: Duration) -> Result<(), Error> {
-        self.deactivated.lock().unwrap().push(request.clone());
+        self.deactivated.lock().push(request.clone());
         self.deactivate_faults.next()
     }
 
@@ -304,20 +314,20 @@ impl ImplementationHost for FakeHost {
 
 #[derive(Debug, Default)]
 pub(crate) struct FakeScheduler {
-    pub(crate) scheduled: Mutex<Vec<OperationId>>,
+    pub(crate) scheduled: Shared<Vec<OperationId>>,
     pub(crate) faults: Script,
 }
 
 impl FakeScheduler {
     pub(crate) fn count(&self) -> usize {
-        self.scheduled.lock().unwrap().len()
+        self.scheduled.lock().len()
     }
 }
 
 impl OperationScheduler for FakeScheduler {
     fn schedule(&self, id: &OperationId) -> Result<(), Error> {
         self.faults.next()?;
-        self.scheduled.lock().unwrap().push(id.clone());
+        self.scheduled.lock().push(id.clone());
         Ok(())
     }
 }

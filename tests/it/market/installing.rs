@@ -59,9 +59,9 @@ async fn s069_s075_an_install_puts_in_place_starts_commits_and_is_observed() {
     let operation = world.operation(&accepted).await;
     assert_eq!((&operation.state, operation.stage), (&OperationState::Completed, Stage::Completed));
     assert_eq!(operation.lease, None, "the lease is given back");
-    assert_eq!((world.host.count(), world.installer.commits.lock().unwrap().len()), (1, 1));
+    assert_eq!((world.host.count(), world.installer.commits.lock().len()), (1, 1));
 
-    let installs = world.installer.installs.lock().unwrap().clone();
+    let installs = world.installer.installs.lock().clone();
     assert_eq!(installs.len(), 1);
     assert_eq!(installs[0].scope, ada());
     assert_eq!(Some(&installs[0].generation), accepted.operation.generation.as_ref());
@@ -108,7 +108,7 @@ async fn s071_s083_a_permanent_error_ends_a_fresh_install_and_leaves_nothing() {
     assert_eq!(connector.installation, Installation::Failed { failure_code, installed: None });
     assert_eq!(world.store.convergence(&ada(), &key("echo")).await.expect("a reading"), None);
     assert_eq!(world.host.count(), 0, "nothing of it ran");
-    assert_eq!(world.installer.uninstalls.lock().unwrap().len(), 1, "its files are cleared away");
+    assert_eq!(world.installer.uninstalls.lock().len(), 1, "its files are cleared away");
 
     world.install("echo").await;
 }
@@ -123,7 +123,7 @@ async fn s072_a_release_that_cannot_be_made_current_is_never_called_installed() 
         let connector = world.stored("echo").await;
         assert!(connector.installation.installed().is_none(), "{:?}", connector.installation);
         if !retryable {
-            let fenced = world.host.deactivated.lock().unwrap().clone();
+            let fenced = world.host.deactivated.lock().clone();
             assert_eq!(fenced.len(), 1, "the candidate's route is taken down");
             assert_eq!(fenced[0].connection_id, None);
             assert!(fenced[0].generation.number >= world.host.last().generation.number);
@@ -169,7 +169,7 @@ async fn s077_a_receipt_for_something_else_ends_the_operation() {
     ];
     for spoil in spoilers {
         let world = offered().await;
-        *world.installer.spoil.lock().unwrap() = Some(spoil);
+        *world.installer.spoil.lock() = Some(spoil);
         let accepted = world.accept_install("echo").await;
         install_failed(world.run(&accepted).await, false);
         failed(&world.operation(&accepted).await);
@@ -201,7 +201,7 @@ async fn s079_s080_an_update_whose_runtime_does_not_start_yet_is_promoted_when_i
     let operation = world.operation(&accepted).await;
     assert_eq!(operation.stage, Stage::RuntimePending);
     assert_eq!(last_failure(&operation).code, ErrorCode::Unavailable);
-    assert_eq!(world.installer.commits.lock().unwrap().len(), 1, "the release before it stays current");
+    assert_eq!(world.installer.commits.lock().len(), 1, "the release before it stays current");
 
     world.reboot();
     world.app.recover().await.expect("recovered");
@@ -210,14 +210,14 @@ async fn s079_s080_an_update_whose_runtime_does_not_start_yet_is_promoted_when_i
     let connector = world.stored("echo").await;
     assert_eq!((state_name(&connector), installed_version(&connector)), ("installed", "2.0.0".into()));
     assert_eq!(connector.installation.candidate(), None);
-    assert_eq!(world.installer.commits.lock().unwrap().len(), 2);
+    assert_eq!(world.installer.commits.lock().len(), 2);
 }
 
 #[tokio::test]
 async fn s084_an_update_that_can_never_run_returns_to_the_release_before_it() {
     let world = with_update().await;
     let bad = release("echo", "2.0.0").release_digest;
-    world.host.refuses.lock().unwrap().insert(bad, Fault::of(ErrorCode::ComponentImportForbidden));
+    world.host.refuses.lock().insert(bad, Fault::of(ErrorCode::ComponentImportForbidden));
     let accepted = world.accept_install("echo").await;
     install_failed(world.run(&accepted).await, false);
 
@@ -229,7 +229,7 @@ async fn s084_an_update_that_can_never_run_returns_to_the_release_before_it() {
     };
     assert_eq!(installed.identity.version.to_string(), "1.0.0");
     assert_eq!(failure_code.as_ref(), Some(&ErrorCode::InstallFailed.into()));
-    assert!(world.installer.uninstalls.lock().unwrap().is_empty(), "the files of 1.0.0 stay");
+    assert!(world.installer.uninstalls.lock().is_empty(), "the files of 1.0.0 stay");
 
     // It is planned back and starts without anybody's help.
     assert_eq!(world.app.due_convergences(&ada(), 10).await.expect("due"), [key("echo")]);
@@ -313,7 +313,7 @@ async fn s091_the_same_release_is_installed_again() {
 #[tokio::test]
 async fn an_install_waits_for_the_publication_gate() {
     let world = offered().await;
-    *world.host.spoil.lock().unwrap() = Some(|receipt| {
+    *world.host.spoil.lock() = Some(|receipt| {
         receipt.readiness = portcullis::domain::runtime::RuntimeReadiness::blocked(
             portcullis::domain::runtime::REASON_PUBLICATION_GATE_CLOSED,
         );
@@ -322,7 +322,7 @@ async fn an_install_waits_for_the_publication_gate() {
     let error = world.run(&accepted).await.expect_err("the gate is closed");
     assert!(error.retryable, "{error}");
     assert_eq!(world.operation(&accepted).await.stage, Stage::RuntimePending);
-    *world.host.spoil.lock().unwrap() = None;
+    *world.host.spoil.lock() = None;
     world.clock.advance(std::time::Duration::from_secs(3));
     world.run(&accepted).await.expect("installed");
 }

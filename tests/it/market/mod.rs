@@ -1,6 +1,5 @@
 //! The market, scenario by scenario: a number after `s` is one of section J of the
-//! specification. The store is a real SQLite database; the rest of the world is
-//! scripted.
+//! specification. The store is a real database; the rest of the world is scripted.
 
 mod acceptance;
 mod binding;

@@ -22,7 +22,7 @@ async fn s096_operations_of_an_earlier_boot_are_adopted_and_scheduled() {
     let uninstall = world.accept_uninstall("echo").await;
     let refresh = world.app.refresh_catalog(world.mutation("refresh").await).await.expect("accepted");
     world.reboot();
-    world.scheduler.scheduled.lock().unwrap().clear();
+    world.scheduler.scheduled.lock().clear();
     let events = world.events().await.len();
     world.app.recover().await.expect("recovered");
 
@@ -52,7 +52,7 @@ async fn s097_s098_an_interrupted_authorization_fails_and_the_others_are_schedul
     world.write(async |tx| tx.save_operation(&authorization).await).await;
     let other = world.accept_uninstall("echo").await;
     world.reboot();
-    world.scheduler.scheduled.lock().unwrap().clear();
+    world.scheduler.scheduled.lock().clear();
     world.app.recover().await.expect("recovered");
     let stored = world.store.operation(&authorization.operation_id).await.expect("a reading").expect("one");
     assert!(matches!(
@@ -60,7 +60,7 @@ async fn s097_s098_an_interrupted_authorization_fails_and_the_others_are_schedul
         OperationState::Failed { failure_code: ErrorCode::AuthorizationFailed, .. }
     ));
     assert_eq!(world.stored("feeds").await.authorization.state, AuthorizationState::Failed);
-    assert_eq!(*world.scheduler.scheduled.lock().unwrap(), [other.operation.operation_id]);
+    assert_eq!(*world.scheduler.scheduled.lock(), [other.operation.operation_id]);
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn s100_what_another_worker_holds_is_scheduled_once_its_lease_is_over() {
         .expect("granted");
     let generation = world.operation(&accepted).await.generation;
     let beside = world.beside();
-    world.scheduler.scheduled.lock().unwrap().clear();
+    world.scheduler.scheduled.lock().clear();
     beside.recover().await.expect("recovered");
     assert_eq!(world.scheduler.count(), 0);
     assert_eq!(world.operation(&accepted).await.generation, generation, "its worker may be alive");
@@ -98,7 +98,7 @@ async fn whoever_executes_an_operation_of_another_boot_adopts_it() {
     world.run(&accepted).await.expect("uninstalled");
     let generation = world.operation(&accepted).await.generation.expect("a generation");
     assert_eq!(generation.boot_epoch.as_str(), "boot-2");
-    assert_eq!(world.installer.uninstalls.lock().unwrap()[0].generation, generation);
+    assert_eq!(world.installer.uninstalls.lock()[0].generation, generation);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use super::{
 /// what was stored.
 async fn fails(world: &World, releases: &[Release], code: ErrorCode) {
     let before = world.store.snapshot().await.expect("a snapshot");
-    *world.catalog.contents.lock().unwrap() = releases.to_vec();
+    *world.catalog.contents.lock() = releases.to_vec();
     let mutation = world.mutation(&format!("failing-{}", before.revision)).await;
     let accepted = world.app.refresh_catalog(mutation).await.expect("accepted");
     world.run(&accepted).await.expect_err("a failure");
@@ -123,7 +123,7 @@ async fn s063_what_is_delisted_and_installed_stays_and_can_be_uninstalled() {
 #[tokio::test]
 async fn s065_a_refresh_that_was_overtaken_applies_nothing_and_leaves_the_catalog_ready() {
     let world = World::new().await;
-    *world.catalog.contents.lock().unwrap() = vec![release("echo", "1.0.0")];
+    *world.catalog.contents.lock() = vec![release("echo", "1.0.0")];
     world.catalog.contents_gate.close();
     let accepted = world.app.refresh_catalog(world.mutation("slow").await).await.expect("accepted");
     let (app, id) = (world.app.clone(), accepted.operation.operation_id.clone());

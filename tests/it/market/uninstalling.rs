@@ -25,7 +25,7 @@ async fn s085_an_uninstall_takes_the_route_down_and_the_files_away_and_keeps_the
     let request = world.host.last();
     assert!(!request.enabled);
     assert_eq!(request.release.version.to_string(), "1.0.0");
-    let removed = world.installer.uninstalls.lock().unwrap().clone();
+    let removed = world.installer.uninstalls.lock().clone();
     assert_eq!((removed.len(), &removed[0].connector_key), (1, &key("echo")));
     assert_eq!(
         (&removed[0].scope, Some(&removed[0].generation)),
@@ -47,7 +47,7 @@ async fn the_files_stay_until_the_route_was_seen_down() {
     world.host.faults.push(Fault::of(ErrorCode::CapabilityDeadlineExceeded));
     world.run(&accepted).await.expect_err("instances are still there");
     assert_eq!(world.operation(&accepted).await.stage, Stage::Deactivating);
-    assert!(world.installer.uninstalls.lock().unwrap().is_empty());
+    assert!(world.installer.uninstalls.lock().is_empty());
     assert_eq!(state_name(&world.stored("echo").await), "uninstalling");
     world.clock.advance(std::time::Duration::from_secs(3));
     world.run(&accepted).await.expect("uninstalled");
@@ -121,6 +121,6 @@ async fn a_connector_that_changed_under_the_operation_is_not_removed() {
     world.save(connector).await;
     let error = world.run(&accepted).await.expect_err("a conflict");
     assert_eq!((error.code, error.retryable), (ErrorCode::RevisionConflict, true));
-    assert!(world.installer.uninstalls.lock().unwrap().is_empty());
+    assert!(world.installer.uninstalls.lock().is_empty());
     assert!(world.row("echo").await.desired.enabled);
 }

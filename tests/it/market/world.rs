@@ -1,4 +1,4 @@
-//! One device under test: the market over a real SQLite database and a scripted
+//! One device under test: the market over a real database and a scripted
 //! world, and what a test says about it.
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -170,7 +170,7 @@ impl World {
 
     /// Makes the catalog offer exactly these, by a refresh that is executed.
     pub(crate) async fn offer(&self, releases: &[Release]) -> Accepted {
-        *self.catalog.contents.lock().unwrap() = releases.to_vec();
+        *self.catalog.contents.lock() = releases.to_vec();
         let request = format!("refresh-{}", self.revision().await);
         let accepted = self.app.refresh_catalog(self.mutation(&request).await).await.expect("accepted");
         self.app.execute(&accepted.operation.operation_id).await.expect("refreshed");
@@ -206,7 +206,7 @@ impl World {
 
     pub(crate) fn page(&self, token: &str, next: &str, releases: &[Release]) {
         let page = page(next, releases);
-        self.catalog.pages.lock().unwrap().insert(token.into(), page);
+        self.catalog.pages.lock().insert(token.into(), page);
     }
 }
 
