@@ -13,6 +13,9 @@ mod restart;
 
 use std::{process::ExitCode, time::Duration};
 
+/// How a row is measured.
+type Measure = fn() -> Row;
+
 /// One line of the table.
 struct Row {
     name: &'static str,
@@ -82,7 +85,7 @@ fn main() -> ExitCode {
         return bare::serve(component.as_ref());
     }
     println!("{:<44} {:>10} {:>10} {:>12} {:>8}", "name", "measured", "reference", "ratio", "bar");
-    let rows: [(&str, fn() -> Row); 4] = [
+    let rows: [(&str, Measure); 4] = [
         (call::NAME, call::measure),
         (instance::NAME, instance::measure),
         (fence::NAME, fence::measure),

@@ -5,7 +5,7 @@
 //! them ([`tasks`], [`driver`]), and how everything stops ([`Lifecycle`]). What
 //! may not: a rule of the market, a statement to the database, or an HTTP route.
 //!
-//! Read [`Daemon::boot`] and [`run`] first: they are the start and the end of the
+//! Read [`Daemon::boot`] and [`run()`] first: they are the start and the end of the
 //! process.
 
 mod boot;

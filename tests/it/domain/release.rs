@@ -10,6 +10,9 @@ use portcullis::domain::{
 
 use super::manifest;
 
+/// Changes one part of a release.
+type Tamper = fn(&mut Release);
+
 pub(crate) fn release(version: &str) -> Release {
     let manifest = Manifest::parse(manifest::valid().to_string().as_bytes()).expect("a valid manifest");
     let artifact = Artifact {
@@ -46,7 +49,7 @@ fn the_digests_do_not_depend_on_the_order_of_fields() {
 
 #[test]
 fn the_release_digest_covers_key_version_manifest_and_artifact() {
-    let tampered: [(&str, fn(&mut Release)); 6] = [
+    let tampered: [(&str, Tamper); 6] = [
         ("key", |release| release.connector_key = "other".parse().expect("a key")),
         ("version", |release| release.version = "1.0.1".parse().expect("a version")),
         ("manifest", |release| release.manifest.display_name = "Other".into()),
