@@ -7,9 +7,11 @@ use axum::{
     extract::Request,
     response::Response,
 };
+use bytes::BytesMut;
 use http::{HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::{Instant, timeout_at};
 
 use super::{ApiError, ApiState};
 use crate::domain::error::{Error, ErrorCode};
@@ -18,6 +20,8 @@ use crate::domain::error::{Error, ErrorCode};
 pub(super) const COMMAND_BYTES: usize = 64 << 10;
 /// The largest body of a call.
 pub(super) const CALL_BYTES: usize = 1 << 20;
+/// So many times the limit of a body that is too large are read and thrown away.
+const SWALLOWED: usize = 8;
 /// How long a body may take to arrive, where nobody says otherwise.
 pub const ARRIVAL: Duration = Duration::from_secs(10);
 
@@ -28,7 +32,9 @@ pub(super) async fn read<T: DeserializeOwned>(
     limit: usize,
 ) -> Result<T, ApiError> {
     let media_type = media_type(&request);
-    let bytes = collect(request.into_body(), limit, state.arrival).await?;
+    // Such a client sends nothing before it is told to.
+    let waits = request.headers().contains_key(header::EXPECT);
+    let bytes = collect(request.into_body(), limit, state.arrival, waits).await?;
     if bytes.is_empty() {
         return Err(Error::invalid_request("a JSON body is required").into());
     }
@@ -54,22 +60,41 @@ fn media_type(request: &Request) -> bool {
         .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-async fn collect(body: Body, limit: usize, arrival: Duration) -> Result<Bytes, Error> {
-    let too_large = || {
-        Error::new(ErrorCode::BodyTooLarge, format!("the body is larger than the {limit} bytes taken here"))
-    };
-    // A declared length is refused before anything is read.
-    if http_body::Body::size_hint(&body).lower() > limit as u64 {
-        return Err(too_large());
+/// Reads at most `limit` bytes. Of a body that is larger, a bounded rest is
+/// swallowed: a client that is still sending would miss the answer.
+async fn collect(mut body: Body, limit: usize, arrival: Duration, waits: bool) -> Result<Bytes, Error> {
+    let until = Instant::now() + arrival;
+    // A declared length is refused before anything is kept.
+    let mut kept = (http_body::Body::size_hint(&body).lower() <= limit as u64).then(BytesMut::new);
+    if kept.is_none() && waits {
+        return Err(too_large(limit));
     }
-    match tokio::time::timeout(arrival, Limited::new(body, limit).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(cause)) if cause.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(cause)) => Err(Error::invalid_request("the body ended early").with_cause(cause)),
-        Err(_) => {
-            Err(Error::invalid_request(format!("the body did not arrive within {} ms", arrival.as_millis())))
+    let mut arrived = 0_usize;
+    while arrived <= limit.saturating_mul(SWALLOWED) {
+        let frame = match timeout_at(until, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => break,
+            Ok(Some(Err(_))) | Err(_) if kept.is_none() => break,
+            Ok(Some(Err(cause))) => {
+                return Err(Error::invalid_request("the body ended early").with_cause(cause));
+            }
+            Err(_) => {
+                let late = format!("the body did not arrive within {} ms", arrival.as_millis());
+                return Err(Error::invalid_request(late));
+            }
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        arrived = arrived.saturating_add(data.len());
+        kept = kept.filter(|_| arrived <= limit);
+        if let Some(kept) = &mut kept {
+            kept.extend_from_slice(&data);
         }
     }
+    kept.map(BytesMut::freeze).ok_or_else(|| too_large(limit))
+}
+
+fn too_large(limit: usize) -> Error {
+    Error::new(ErrorCode::BodyTooLarge, format!("the body is larger than the {limit} bytes taken here"))
 }
 
 /// Answers with `value` as JSON.
