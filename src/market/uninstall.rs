@@ -119,6 +119,7 @@ impl Application {
             connector.revision = revision;
             operation.complete(now);
             tx.delete_convergence(scope, key).await?;
+            tx.delete_connector_state(key).await?;
             tx.save_connector(&connector).await?;
             tx.save_operation(&operation).await?;
             announce(tx, &operation, revision).await?;

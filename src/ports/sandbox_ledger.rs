@@ -60,9 +60,6 @@ pub trait SandboxLedger: Send + Sync {
     /// Keys and values of a scope, in bytes.
     async fn state_size(&self, scope: &StateScope) -> Result<u64, Error>;
 
-    /// Forgets the state of every connection of a connector.
-    async fn delete_state(&self, connector_key: &ConnectorKey) -> Result<(), Error>;
-
     /// What is known of a compiled component.
     async fn compiled(
         &self,

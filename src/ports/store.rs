@@ -247,6 +247,9 @@ pub trait Tx: Send {
     /// Removes the convergence of a connector, in this scope, on this node.
     async fn delete_convergence(&mut self, scope: &OperationScope, key: &ConnectorKey) -> Result<(), Error>;
 
+    /// Forgets what a connector stored of its own, for every account and connection.
+    async fn delete_connector_state(&mut self, key: &ConnectorKey) -> Result<(), Error>;
+
     /// Announces a change: one event for the machine and, where the operation
     /// belongs to an account, one for its owner before it (spec E.7).
     async fn enqueue_changed(&mut self, event: &ChangedEvent) -> Result<(), Error>;

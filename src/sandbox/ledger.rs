@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    domain::{digest::Sha256Digest, error::Error, id::ConnectorKey},
+    domain::{digest::Sha256Digest, error::Error},
     ports::{CompiledComponent, SandboxLedger, StateChanges, StateScope},
 };
 
@@ -56,11 +56,6 @@ impl SandboxLedger for HomeLedger {
     async fn state_size(&self, scope: &StateScope) -> Result<u64, Error> {
         let (ledger, scope) = (Arc::clone(&self.ledger), scope.clone());
         self.at_home(async move { ledger.state_size(&scope).await }).await
-    }
-
-    async fn delete_state(&self, connector_key: &ConnectorKey) -> Result<(), Error> {
-        let (ledger, key) = (Arc::clone(&self.ledger), connector_key.clone());
-        self.at_home(async move { ledger.delete_state(&key).await }).await
     }
 
     async fn compiled(

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{SqlStore, compiled, state};
 use crate::{
-    domain::{digest::Sha256Digest, error::Error, id::ConnectorKey},
+    domain::{digest::Sha256Digest, error::Error},
     ports::{CompiledComponent, SandboxLedger, StateChanges, StateScope},
 };
 
@@ -34,10 +34,6 @@ impl SandboxLedger for SqlStore {
 
     async fn state_size(&self, scope: &StateScope) -> Result<u64, Error> {
         state::size(&mut *self.reading().await?, scope).await
-    }
-
-    async fn delete_state(&self, connector_key: &ConnectorKey) -> Result<(), Error> {
-        state::forget(&mut *self.writing().await?, connector_key).await
     }
 
     async fn compiled(

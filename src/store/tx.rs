@@ -10,7 +10,7 @@ use super::{
     SqlStore, connectors, convergences,
     dialect::Dialect,
     metadata::{self, Metadata},
-    operations, outbox, releases,
+    operations, outbox, releases, state,
 };
 use crate::{
     domain::{
@@ -175,6 +175,11 @@ impl Tx for SqlTx {
     async fn delete_convergence(&mut self, scope: &OperationScope, key: &ConnectorKey) -> Result<(), Error> {
         let node_id = self.node_id.clone();
         let step = convergences::delete(self.connection()?, &node_id, scope, key).await;
+        self.settle(step)
+    }
+
+    async fn delete_connector_state(&mut self, key: &ConnectorKey) -> Result<(), Error> {
+        let step = state::forget(self.connection()?, key).await;
         self.settle(step)
     }
 

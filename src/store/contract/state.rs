@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    StoreFactory,
+    Opened, StoreFactory,
     samples::{key, open, refused},
 };
 use crate::{
@@ -120,13 +120,21 @@ pub(super) async fn state_over_a_lowered_quota_may_shrink(
 pub(super) async fn a_connectors_state_is_forgotten_everywhere(
     factory: Arc<dyn StoreFactory>,
 ) -> Result<(), Error> {
-    let ledger = open(&factory).await?.ledger;
+    let Opened { store, ledger } = open(&factory).await?;
     let gone = [scope(None, "alpha", "default")?, scope(Some("ann"), "alpha", "second")?];
     let kept = scope(Some("ann"), "beta", "default")?;
     for scope in gone.iter().chain([&kept]) {
         ledger.apply_state(scope, &changes(&[("a", Some(b"1"))]), ROOMY).await?;
     }
-    ledger.delete_state(&key("alpha")?).await?;
+    let mut undone = store.begin().await?;
+    undone.delete_connector_state(&key("alpha")?).await?;
+    drop(undone);
+    for scope in &gone {
+        assert_eq!(ledger.state_keys(scope, "").await?, ["a"]);
+    }
+    let mut tx = store.begin().await?;
+    tx.delete_connector_state(&key("alpha")?).await?;
+    tx.commit().await?;
     for scope in &gone {
         assert_eq!(ledger.state_keys(scope, "").await?, [""; 0]);
     }

@@ -1,10 +1,14 @@
 //! Executing uninstalls (J.4, 85 to 91).
 
-use portcullis::domain::{
-    authorization::{Authorization, AuthorizationState},
-    error::ErrorCode,
-    installation::Installation,
-    operation::{OperationState, Stage},
+use portcullis::{
+    domain::{
+        authorization::{Authorization, AuthorizationState},
+        error::ErrorCode,
+        id::ConnectionId,
+        installation::Installation,
+        operation::{OperationState, Stage},
+    },
+    ports::{StateChanges, StateScope},
 };
 
 use super::{
@@ -18,6 +22,13 @@ async fn s085_an_uninstall_takes_the_route_down_and_the_files_away_and_keeps_the
     let mut connector = world.stored("echo").await;
     connector.authorization = Authorization::of(AuthorizationState::Connected);
     world.save(connector).await;
+    let kept = StateScope {
+        account: None,
+        connector_key: key("echo"),
+        connection_id: ConnectionId::device(&key("echo")),
+    };
+    let written = StateChanges::from([("cursor".to_owned(), Some(b"7".to_vec()))]);
+    world.ledger.apply_state(&kept, &written, 1_024).await.expect("the connector stored something");
     let accepted = world.accept_uninstall("echo").await;
     assert_eq!(state_name(accepted.connector.as_ref().expect("the connector")), "uninstalling");
     world.run(&accepted).await.expect("uninstalled");
@@ -37,6 +48,7 @@ async fn s085_an_uninstall_takes_the_route_down_and_the_files_away_and_keeps_the
     assert_eq!(world.store.convergence(&ada(), &key("echo")).await.expect("a reading"), None);
     let digest = release("echo", "1.0.0").release_digest;
     assert_eq!(world.store.installed_release(&key("echo"), &digest).await.expect("a reading"), None);
+    assert_eq!(world.ledger.state_value(&kept, "cursor").await.expect("a reading"), None);
     assert_eq!(world.operation(&accepted).await.state, OperationState::Completed);
 }
 

@@ -23,7 +23,7 @@ use portcullis::{
         Accepted, Application, ApplicationConfig, ConnectorMutation, HostIdentity, ImplementationRegistry,
         Mutation,
     },
-    ports::{Store, Tx},
+    ports::{SandboxLedger, Store, Tx},
     store::{SqlStore, StoreOptions},
 };
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ use super::fakes::Fakes;
 pub(crate) struct World {
     pub(crate) app: Arc<Application>,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) ledger: Arc<dyn SandboxLedger>,
     pub(crate) fakes: Fakes,
     boots: u32,
 }
@@ -70,9 +71,10 @@ impl World {
             node_id: "node".parse().expect("a node id"),
             clock: fakes.clock.clone(),
         };
-        let store: Arc<dyn Store> = Arc::new(SqlStore::open(options).await.expect("a database"));
+        let database = Arc::new(SqlStore::open(options).await.expect("a database"));
+        let store: Arc<dyn Store> = database.clone();
         let app = boot(1, &store, &fakes, lease);
-        Self { app, store, fakes, boots: 1 }
+        Self { app, store, ledger: database, fakes, boots: 1 }
     }
 
     /// The same device after a restart: another epoch, another worker.

@@ -317,11 +317,6 @@ impl SandboxLedger for Ledger {
         Ok(self.state.lock().expect("state").get(scope).map_or(0, size))
     }
 
-    async fn delete_state(&self, key: &ConnectorKey) -> Result<(), Error> {
-        self.state.lock().expect("state").retain(|scope, _| scope.connector_key != *key);
-        Ok(())
-    }
-
     async fn compiled(
         &self,
         digest: &Sha256Digest,
