@@ -45,6 +45,7 @@ pub(crate) fn catalog_of_echoes(folder: &Path, keys: &[String]) -> PathBuf {
             manifest: fixtures().join("connectors/echo/connector.json"),
             key: key.parse().expect("a key"),
             version: "1.0.0".parse().expect("a version"),
+            icon: None,
             skills: None,
             files: Vec::new(),
             published_at: Timestamp(1_700_000_000_000),

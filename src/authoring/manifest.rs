@@ -34,6 +34,17 @@ pub fn read(json: &[u8]) -> Result<Manifest, Error> {
     Ok(manifest)
 }
 
+/// The document with another icon; nothing else of it is looked at.
+///
+/// # Errors
+/// [`crate::domain::error::ErrorCode::InvalidManifest`] when it is no JSON object.
+pub fn with_icon(json: &[u8], icon_url: &str) -> Result<Vec<u8>, Error> {
+    let mut document: serde_json::Map<String, Value> =
+        serde_json::from_slice(json).map_err(|cause| mistake(".", &cause.to_string()))?;
+    document.insert("iconUrl".to_owned(), icon_url.into());
+    serde_json::to_vec(&document).map_err(|cause| mistake(".", &cause.to_string()))
+}
+
 fn mistake(path: &str, reason: &str) -> Error {
     Error::invalid_manifest(if path == "." {
         format!("the manifest is not readable: {reason}")

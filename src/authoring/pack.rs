@@ -7,6 +7,8 @@ use std::{
 
 use serde::Serialize;
 
+use base64::Engine as _;
+
 use super::{bundle, component::ComponentInterface, contract, files, manifest};
 use crate::domain::{
     digest::{Sha256Digest, canonical_json},
@@ -31,6 +33,8 @@ pub struct PackRequest {
     pub key: ConnectorKey,
     /// The version of the release.
     pub version: semver::Version,
+    /// An icon that takes the place of the manifest's `iconUrl`, carried inside it.
+    pub icon: Option<PathBuf>,
     /// A folder of skills.
     pub skills: Option<PathBuf>,
     /// Further files, each put beside the manifest under its own name.
@@ -63,8 +67,12 @@ pub struct Packed {
 pub fn pack(request: &PackRequest) -> Result<Packed, Error> {
     let in_file =
         |path: &Path, error: Error| Error { message: format!("{}: {error}", path.display()), ..error };
-    let manifest = manifest::read(&files::read(&request.manifest)?)
-        .map_err(|error| in_file(&request.manifest, error))?;
+    let mut document = files::read(&request.manifest)?;
+    if let Some(icon) = &request.icon {
+        document = manifest::with_icon(&document, &icon_url(icon)?)
+            .map_err(|error| in_file(&request.manifest, error))?;
+    }
+    let manifest = manifest::read(&document).map_err(|error| in_file(&request.manifest, error))?;
     let mut contents = bundle::Files::new();
     contents.insert(bundle::MANIFEST.to_owned(), canonical_json(&manifest)?);
     match (&manifest.implementation, &request.component) {
@@ -106,6 +114,23 @@ pub fn pack(request: &PackRequest) -> Result<Packed, Error> {
     files::write_atomically(&bundle, &bytes)?;
     files::write_atomically(&release_document, &files::pretty_json(&release)?)?;
     Ok(Packed { bundle, release_document, release })
+}
+
+/// An icon as a data URL, which works without a network.
+fn icon_url(path: &Path) -> Result<String, Error> {
+    let media_type = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("png") => "image/png",
+        Some("webp") => "image/webp",
+        Some("svg") => "image/svg+xml",
+        _ => {
+            return Err(Error::invalid_request(format!(
+                "{} must be a .png, .webp or .svg to be an icon",
+                path.display()
+            )));
+        }
+    };
+    let bytes = base64::engine::general_purpose::STANDARD.encode(files::read(path)?);
+    Ok(format!("data:{media_type};base64,{bytes}"))
 }
 
 fn assemble(request: &PackRequest, manifest: Manifest, name: String, bytes: &[u8]) -> Result<Release, Error> {

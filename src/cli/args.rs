@@ -28,6 +28,7 @@ pub(super) struct Arguments {
 
 /// How a command finds the daemon, and how it speaks.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Daemon and output")]
 pub(super) struct ClientOptions {
     /// The daemon's address, as http://ip:port; needs --token-file [default: as the data directory says]
     #[arg(long, global = true, env = "PORTCULLIS_ENDPOINT", value_name = "URL")]

@@ -75,6 +75,9 @@ pub struct PackArgs {
     /// The version of the release.
     #[arg(long, value_name = "VERSION")]
     pub version: semver::Version,
+    /// An icon (.png, .webp or .svg, at most 128 KiB) to carry as the manifest's iconUrl.
+    #[arg(long, value_name = "FILE")]
+    pub icon: Option<PathBuf>,
     /// A folder of skills, each with its SKILL.md. Hidden files are left out.
     #[arg(long, value_name = "DIR")]
     pub skills: Option<PathBuf>,
@@ -119,6 +122,7 @@ pub fn run(command: ConnectorCommand, clock: &dyn Clock) -> Result<Report, Error
                 manifest: args.manifest,
                 key: args.key,
                 version: args.version,
+                icon: args.icon,
                 skills: args.skills,
                 files: args.files,
                 published_at: args.published_at.unwrap_or_else(|| clock.now()),

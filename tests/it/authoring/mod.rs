@@ -62,6 +62,7 @@ impl Workshop {
             manifest: path("connector.json"),
             key: ConnectorKey::parse("echo").expect("a key"),
             version: semver::Version::new(1, 0, 0),
+            icon: None,
             skills: None,
             files: Vec::new(),
             published_at: Timestamp::parse_rfc3339("2026-11-30T00:00:00Z").expect("a time"),

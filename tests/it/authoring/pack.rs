@@ -272,6 +272,21 @@ fn skills_without_a_skill_or_with_a_link_are_refused() {
     }
 }
 
+#[test]
+fn an_icon_is_carried_inside_the_manifest() {
+    let mut workshop = Workshop::new();
+    workshop.request.icon = Some(workshop.write("icon.svg", "<svg/>"));
+    let packed = workshop.pack();
+    assert_eq!(packed.release.manifest.icon_url, "data:image/svg+xml;base64,PHN2Zy8+");
+    packed.release.validate().expect("the digests cover it");
+    workshop.request.icon = Some(workshop.write("icon.gif", "GIF89a"));
+    says(&workshop.refusal(), ErrorCode::InvalidRequest, &["icon.gif", ".png, .webp or .svg"]);
+    workshop.request.icon = Some(workshop.write("large.png", vec![0; 128 * 1024 + 1]));
+    says(&workshop.refusal(), ErrorCode::InvalidManifest, &["connector.json", "128 KiB"]);
+    workshop.request.icon = Some(workshop.path("absent.png"));
+    says(&workshop.refusal(), ErrorCode::InvalidRequest, &["absent.png"]);
+}
+
 fn read(path: &Path) -> Vec<u8> {
     fs::read(path).expect("readable")
 }
