@@ -52,7 +52,20 @@ impl Application {
             lost = keep(duration, || store.renew_operation(&lease, duration)) => Err(lost),
         };
         let outcome = match outcome {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                // A refresh comes every minute and says nothing by itself.
+                if let Some(target) = &operation.target {
+                    let (kind, key) = (operation.kind.as_str(), target.connector_key.as_str());
+                    let version = &target.identity.version;
+                    tracing::info!(
+                        operation.id = %id,
+                        operation.kind = kind,
+                        connector.key = key,
+                        "operation {id} completed: {kind} of {key} {version}"
+                    );
+                }
+                Ok(())
+            }
             Err(error) => {
                 let noted =
                     tokio::time::timeout(NOTE_BUDGET, self.conclude(&lease, &operation, &error)).await;

@@ -204,6 +204,18 @@ impl Guests {
             Ok(Err(trap)) => Err(answer::failure(&trap, &store.data().limiter)),
             Err(ended) => Err(ended),
         };
+        if let Err(error) = outcome.as_ref()
+            && is_fault(error.code)
+        {
+            tracing::warn!(
+                connector.key = %route.key.connector_key,
+                request.id = %request.request_id,
+                code = %error.code,
+                "{} failed in call {}: {error}",
+                request.capability,
+                request.request_id
+            );
+        }
         // Nobody may be left to hear it.
         let _ = answer.send(outcome);
     }
@@ -243,6 +255,20 @@ pub(crate) struct Admission {
     deadline_at: Timestamp,
     passage: Passage,
     places: [OwnedSemaphorePermit; 2],
+}
+
+/// Whether a call ended by a fault of the connector, which its author should hear
+/// of, rather than by an answer of it.
+fn is_fault(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::CapabilityTrapped
+            | ErrorCode::CapabilityStackExhausted
+            | ErrorCode::CapabilityMemoryExhausted
+            | ErrorCode::CapabilityCpuExhausted
+            | ErrorCode::CapabilityOutputInvalid
+            | ErrorCode::CapabilityOutputTooLarge
+    )
 }
 
 fn find<'a>(route: &'a ConnectorRoute, request: &CallRequest) -> Result<&'a Callable, Error> {

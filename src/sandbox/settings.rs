@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use super::address::is_global;
 use crate::domain::{
     error::Error,
     manifest::{EffectiveLimits, HostName},
@@ -14,7 +15,7 @@ use crate::domain::{
 pub struct DevelopmentHost {
     /// The name that connectors use.
     pub host: HostName,
-    /// Where connections to it go.
+    /// Where connections to it go; a loopback or private address.
     pub address: SocketAddr,
 }
 
@@ -85,7 +86,44 @@ impl SandboxSettings {
         for (at, one) in self.development_hosts.iter().enumerate() {
             let twice = self.development_hosts[..at].iter().any(|earlier| earlier.host == one.host);
             check(!twice, &format!("sandbox: development host {} is named twice", one.host))?;
+            check(
+                !is_global(one.address.ip()),
+                &format!(
+                    "sandbox: development host {} must be at a loopback or private address, not {}",
+                    one.host, one.address
+                ),
+            )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::error::ErrorCode;
+
+    #[test]
+    fn a_development_host_is_named_once_and_lies_nearby() {
+        let with = |hosts: &[(&str, &str)]| {
+            let mut settings = SandboxSettings::new("cache");
+            settings.development_hosts = hosts
+                .iter()
+                .map(|(host, address)| DevelopmentHost {
+                    host: HostName::parse(host).expect("a host"),
+                    address: address.parse().expect("an address"),
+                })
+                .collect();
+            settings.validate()
+        };
+        with(&[("a.test", "127.0.0.1:80"), ("b.test", "10.1.2.3:80"), ("c.test", "[::1]:80")])
+            .expect("nearby");
+        for hosts in
+            [&[("a.test", "8.8.8.8:80")][..], &[("a.test", "127.0.0.1:80"), ("a.test", "127.0.0.1:81")]]
+        {
+            let refused = with(hosts).expect_err("refused");
+            assert_eq!(refused.code, ErrorCode::InvalidRequest);
+            assert!(refused.message.contains("a.test"), "{}", refused.message);
+        }
     }
 }
