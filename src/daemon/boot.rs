@@ -197,6 +197,15 @@ impl Daemon {
         self.market.bootstrap().fence(scope).await
     }
 
+    /// Takes the routes down for good, as [`close`](Self::close) does first; the
+    /// calls that this ends can still be answered.
+    ///
+    /// # Errors
+    /// When not every route was seen to be gone in time.
+    pub async fn close_routes(&self, deadline: Duration) -> Result<(), Error> {
+        self.market.gate().close(deadline).await
+    }
+
     /// Takes the routes down, gives up what still runs, and closes the database.
     /// What was under way is durable, and the next start takes it up. The second
     /// call does nothing.

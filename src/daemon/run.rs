@@ -66,9 +66,15 @@ async fn supervise(daemon: &Daemon, address: SocketAddr, mut serving: JoinHandle
         drain(daemon, &mut serving).await;
     }
     let at_once = lifecycle.hard().is_cancelled();
-    let closed = daemon.close(if at_once { CLOSE_AT_ONCE } else { CLOSE_DEADLINE }).await;
-    // Calls that were fenced just now still have their answer to send.
-    if !serving.is_finished() && timeout(CLOSE_AT_ONCE, &mut serving).await.is_err() {
+    let limit = if at_once { CLOSE_AT_ONCE } else { CLOSE_DEADLINE };
+    if !serving.is_finished() {
+        // Calls that are fenced now have their answer to send before the hard stop
+        // cuts their connections. Closing tells what could not be fenced.
+        let _told_again_by_close = daemon.close_routes(limit).await;
+        let _ = timeout(CLOSE_AT_ONCE, &mut serving).await;
+    }
+    let closed = daemon.close(limit).await;
+    if !serving.is_finished() {
         serving.abort();
     }
     served.and(closed)
