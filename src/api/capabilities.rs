@@ -13,8 +13,9 @@ use http::StatusCode;
 use super::{ApiError, ApiState, body, dto, target::Target};
 use crate::domain::{
     capability::CallRequest,
+    convergence::ConnectorRuntime,
     error::{Error, ErrorCode},
-    id::{CapabilityId, RequestId},
+    id::{CapabilityId, ConnectorKey, RequestId},
 };
 
 const VERBS: [(&str, ()); 1] = [("call", ())];
@@ -58,8 +59,9 @@ pub(super) async fn call(
             .into());
         }
     };
+    let key = capability.connector.clone();
     // A caller that goes away drops this future, and the host ends the instance.
-    let answer = state
+    let called = state
         .host
         .call(CallRequest {
             request_id,
@@ -69,8 +71,24 @@ pub(super) async fn call(
             deadline,
             progress: None,
         })
-        .await?;
-    body::json(StatusCode::OK, &dto::CallAnswer::from(&answer))
+        .await;
+    match called {
+        Ok(answer) => body::json(StatusCode::OK, &dto::CallAnswer::from(&answer)),
+        Err(error) if error.code == ErrorCode::CapabilityNotFound && is_starting(&state, &key).await => {
+            Err(Error::unavailable(format!("connector {key} is installed and is being started; try again"))
+                .with_cause(error)
+                .into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether an installed connector has no route yet but will have one, as after a
+/// start of the daemon. Its callers are told to come back, not that there is nothing.
+async fn is_starting(state: &ApiState, key: &ConnectorKey) -> bool {
+    let Ok(market) = state.market() else { return false };
+    let seen = market.connector(&state.scope.scope(), key).await;
+    matches!(seen, Ok((_, Some(ConnectorRuntime::Starting))))
 }
 
 /// A text that can be no capability's id names no capability.
