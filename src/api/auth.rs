@@ -41,7 +41,8 @@ impl Access {
         if port.unwrap_or(80) != self.listen.port() {
             return false;
         }
-        match name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+        match address.parse::<IpAddr>() {
             Ok(ip) => ip.is_loopback() || ip == self.listen.ip() || self.listen.ip().is_unspecified(),
             Err(_) => name == "localhost",
         }

@@ -42,6 +42,7 @@ pub(super) async fn command(
     let asked: dto::MutationBody = body::read(&state, request, body::COMMAND_BYTES).await?;
     let scope = state.scope.scope();
     let mutation = asked.mutation(key.clone(), scope.clone())?;
+    let compared = mutation.expected_connector_revision.is_some().then_some(&key);
     let declared: &[u16] = match verb {
         Verb::Install => &[400, 404, 409, 422, 503],
         Verb::Uninstall => &[400, 404, 409, 503],
@@ -53,7 +54,7 @@ pub(super) async fn command(
     };
     match accepted {
         Ok(accepted) => body::json(StatusCode::ACCEPTED, &dto::Mutation::from(accepted)),
-        Err(error) => Err(with_revision(&state, &scope, &key, error, declared).await),
+        Err(error) => Err(with_revision(&state, &scope, compared, error, declared).await),
     }
 }
 
@@ -67,34 +68,34 @@ pub(super) async fn set_runtime(
     let asked: dto::RuntimeBody = body::read(&state, request, body::COMMAND_BYTES).await?;
     let scope = state.scope.scope();
     let (mutation, enabled) = asked.mutation(key.clone(), scope.clone())?;
+    let compared = mutation.expected_connector_revision.is_some().then_some(&key);
     let market = state.market().map_err(|error| ApiError::from(error).among(DECLARED))?;
     match market.set_runtime_enabled(mutation, enabled).await {
         Ok((connector, runtime)) => {
             body::json(StatusCode::ACCEPTED, &dto::Connector::new(connector, runtime))
         }
-        Err(error) => Err(with_revision(&state, &scope, &key, error, DECLARED).await),
+        Err(error) => Err(with_revision(&state, &scope, compared, error, DECLARED).await),
     }
 }
 
-/// A caller whose revision is stale is told the connector's own, so that it need
-/// not read everything again to know how far behind it is.
+/// A caller whose revision is stale is told the one that it was compared with: the
+/// connector's own where the command named that, else the market's.
 async fn with_revision(
     state: &ApiState,
     scope: &OperationScope,
-    key: &ConnectorKey,
+    compared: Option<&ConnectorKey>,
     error: Error,
     declared: &[u16],
 ) -> ApiError {
     let stale = error.code == ErrorCode::RevisionConflict;
     let error = ApiError::from(error).among(declared);
-    if !stale {
-        return error;
-    }
-    match state.market() {
-        Ok(market) => match market.connector(scope, key).await {
-            Ok((connector, _)) => error.at_revision(connector.revision.0),
-            Err(_) => error,
-        },
+    let Some(market) = stale.then(|| state.market().ok()).flatten() else { return error };
+    let current = match compared {
+        Some(key) => market.connector(scope, key).await.map(|(connector, _)| connector.revision),
+        None => market.snapshot(scope).await.map(|snapshot| snapshot.revision),
+    };
+    match current {
+        Ok(revision) => error.at_revision(revision.0),
         Err(_) => error,
     }
 }

@@ -262,6 +262,9 @@ pub struct Operation {
     pub execution: Execution,
     /// How often it was begun.
     pub attempt: u32,
+    /// How many attempts in a row were cut off, with nobody left to say how they ended.
+    #[serde(default)]
+    pub interrupted: u32,
     /// Who works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
@@ -305,6 +308,8 @@ impl Operation {
     /// Begins it, or begins it again: one more attempt.
     pub fn start(&mut self, now: Timestamp) {
         if self.is_active() {
+            let cut_off = matches!(self.state, OperationState::Running { last_failure: None });
+            self.interrupted = if cut_off { self.interrupted.saturating_add(1) } else { 0 };
             self.state = OperationState::Running { last_failure: None };
             self.attempt = self.attempt.saturating_add(1);
             self.updated_at = now;

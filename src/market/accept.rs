@@ -130,6 +130,7 @@ impl Application {
             generation: kind.touches_implementation_host().then(|| self.generation_at(revision)),
             execution: Execution::default(),
             attempt: 0,
+            interrupted: 0,
             lease: None,
             lease_token: Default::default(),
             created_at: now,

@@ -21,6 +21,10 @@ use crate::{
 /// How long the note of an ended attempt may take.
 const NOTE_BUDGET: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// An operation that was cut off so often in a row may be what ends the daemon:
+/// it is given up, so that a restart is not the start of the same again.
+const INTERRUPTIONS: u32 = 8;
+
 impl Application {
     /// Executes an operation, or waits for who does so in this process and shares
     /// its outcome. Nothing happens to one that has ended or is claimed elsewhere.
@@ -84,6 +88,15 @@ impl Application {
 
     async fn attempt(&self, lease: &OperationLease) -> Result<(), Error> {
         let operation = self.start(lease).await?;
+        if operation.interrupted >= INTERRUPTIONS {
+            return Err(Error::new(
+                ErrorCode::OperationAbandoned,
+                format!(
+                    "{} attempts in a row were cut off by an end of the daemon; what they do may be the cause",
+                    operation.interrupted
+                ),
+            ));
+        }
         match operation.kind {
             OperationKind::RefreshCatalog => self.execute_refresh(lease).await,
             OperationKind::Install => self.execute_install(lease, &operation).await,

@@ -106,6 +106,7 @@ pub(super) fn operation(
         generation: None,
         execution: Execution::default(),
         attempt: 0,
+        interrupted: 0,
         lease: None,
         lease_token: LeaseToken(0),
         created_at: Timestamp(1_000),

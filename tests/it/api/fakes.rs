@@ -504,6 +504,7 @@ pub(super) fn operation() -> Operation {
         generation: Some(generation()),
         execution: Execution::default(),
         attempt: 1,
+        interrupted: 0,
         lease: Some(Lease {
             owner: WorkerId::parse("worker-7").unwrap(),
             token: LeaseToken(4),

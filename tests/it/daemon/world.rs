@@ -257,6 +257,7 @@ impl World {
             generation: None,
             execution: Execution::default(),
             attempt: 0,
+            interrupted: 0,
             lease: None,
             lease_token: Default::default(),
             created_at: now,
