@@ -3,8 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
+mod artifacts;
+mod calls;
+mod catalog;
 mod cli;
+mod commands;
+mod crash;
 mod demo;
+mod http;
+mod neighbor;
+mod shop;
+mod site;
+mod stop;
 mod wire;
 
 use std::{
@@ -12,6 +22,7 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -74,6 +85,49 @@ fn fixtures(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path).display().to_string()
 }
 
+/// What must come true comes true within this, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `look` sees something; `what` tells what was waited for.
+#[track_caller]
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(started.elapsed() < PATIENCE, "it did not come true: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The names in a folder, sorted; none where there is no folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// One daemon for the tests that run at the same time; it goes with the last of them.
+struct Shared<T>(Mutex<Weak<T>>);
+
+impl<T> Shared<T> {
+    const fn new() -> Self {
+        Self(Mutex::new(Weak::new()))
+    }
+
+    fn get(&self, start: impl FnOnce() -> T) -> Arc<T> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.upgrade().unwrap_or_else(|| {
+            let started = Arc::new(start());
+            *held = Arc::downgrade(&started);
+            started
+        })
+    }
+}
+
 /// A daemon on a directory of its own; killed when dropped.
 struct Daemon {
     process: Child,
@@ -83,6 +137,19 @@ struct Daemon {
 impl Daemon {
     fn start(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let process = Self::spawn(&folder, more);
+        let mut daemon = Self { process, folder };
+        daemon.await_announcement();
+        daemon
+    }
+
+    /// Starts again on the same directory, after the process before it has ended.
+    fn start_again(&mut self, more: &[&str]) {
+        self.process = Self::spawn(&self.folder, more);
+        self.await_announcement();
+    }
+
+    fn spawn(folder: &TempDir, more: &[&str]) -> Child {
         let data_dir = folder.path().join("data");
         let catalog = fixtures("catalog/v1");
         let mut args = vec!["serve", "--data-dir", data_dir.to_str().unwrap(), "--listen", "127.0.0.1:0"];
@@ -91,16 +158,23 @@ impl Daemon {
             args.extend(["--catalog", &catalog]);
         }
         args.extend(more);
-        let log = File::create(folder.path().join("log")).unwrap();
-        let process = program(&args).stdin(Stdio::null()).stderr(log).spawn().unwrap();
-        let mut daemon = Self { process, folder };
+        let log = File::options().create(true).append(true).open(folder.path().join("log")).unwrap();
+        program(&args).stdin(Stdio::null()).stderr(log).spawn().unwrap()
+    }
+
+    /// A daemon that was killed leaves its announcement behind; only the own one counts.
+    fn await_announcement(&mut self) {
         let started = Instant::now();
-        while !data_dir.join("daemon.json").exists() {
-            assert!(daemon.process.try_wait().unwrap().is_none(), "{}", daemon.log());
-            assert!(started.elapsed() < Duration::from_secs(60), "{}", daemon.log());
+        while self.announced().is_none_or(|announced| announced["pid"] != self.process.id()) {
+            assert!(self.process.try_wait().unwrap().is_none(), "{}", self.log());
+            assert!(started.elapsed() < PATIENCE, "{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
-        daemon
+    }
+
+    fn announced(&self) -> Option<Value> {
+        let text = std::fs::read(self.data_dir().join("daemon.json")).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 
     /// A daemon that has read its catalog.
@@ -130,9 +204,7 @@ impl Daemon {
     }
 
     fn endpoint(&self) -> String {
-        let text = std::fs::read(self.data_dir().join("daemon.json")).unwrap();
-        let announced: Value = serde_json::from_slice(&text).unwrap();
-        announced["endpoint"].as_str().unwrap().to_owned()
+        self.announced().unwrap()["endpoint"].as_str().unwrap().to_owned()
     }
 
     fn token(&self) -> String {
@@ -141,9 +213,25 @@ impl Daemon {
 
     /// Asks it to stop, and waits; its exit code.
     fn stop(&mut self) -> i32 {
+        self.terminate();
+        self.process.wait().unwrap().code().unwrap()
+    }
+
+    /// Asks it to stop.
+    fn terminate(&self) {
         let pid = self.process.id().to_string();
         assert!(Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().unwrap().success());
-        self.process.wait().unwrap().code().unwrap()
+    }
+
+    /// Ends it as a power cut would: it does nothing more.
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// What the data directory holds of artifacts, below `path`.
+    fn artifacts(&self, path: &str) -> Vec<String> {
+        names(&self.data_dir().join("artifacts").join(path))
     }
 }
 
