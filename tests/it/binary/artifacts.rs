@@ -1,7 +1,7 @@
 //! Bad releases: each is refused by its code before anything of it is called
 //! installed, leaves nothing behind, and takes nothing from what runs.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::LazyLock};
 
 use portcullis::domain::digest::Sha256Digest;
 use serde_json::{Value, json};
@@ -51,13 +51,15 @@ impl Bad {
     }
 }
 
-fn limited() -> Value {
+pub(super) fn limited() -> Value {
     manifest(json!({ "cpuMs": 300 }), &[])
 }
 
 fn honest() -> Tar {
     Tar::bundle(&limited(), &echo())
 }
+
+static OTHER_BYTES: LazyLock<Vec<Bad>> = LazyLock::new(other_bytes);
 
 fn other_bytes() -> Vec<Bad> {
     let bad = |key, code, says| Bad::new(key, code, says, honest().file(key, b"").gzip());
@@ -78,6 +80,8 @@ fn other_bytes() -> Vec<Bad> {
         },
     ]
 }
+
+static OTHER_CONTENTS: LazyLock<Vec<Bad>> = LazyLock::new(other_contents);
 
 fn other_contents() -> Vec<Bad> {
     let mut renamed = limited();
@@ -113,6 +117,8 @@ fn other_contents() -> Vec<Bad> {
     ]
 }
 
+static ATTACKS: LazyLock<Vec<Bad>> = LazyLock::new(attacks);
+
 fn attacks() -> Vec<Bad> {
     let with = |key, says, tar: Tar| Bad::new(key, "artifact_unsafe_entry", says, tar.gzip());
     vec![
@@ -135,6 +141,8 @@ fn attacks() -> Vec<Bad> {
         ),
     ]
 }
+
+static COMPONENTS: LazyLock<Vec<Bad>> = LazyLock::new(components);
 
 fn components() -> Vec<Bad> {
     let read = |path: std::path::PathBuf| fs::read(path).unwrap();
@@ -178,9 +186,9 @@ struct Bench {
 static BENCH: Shared<Bench> = Shared::new();
 
 fn bench() -> Bench {
-    let all = [other_bytes(), other_contents(), attacks(), components()];
+    let all = [&OTHER_BYTES, &OTHER_CONTENTS, &ATTACKS, &COMPONENTS].map(|cases| &**cases);
     let mut shop = Shop::with_echo();
-    for bad in all.iter().flatten() {
+    for bad in all.into_iter().flatten() {
         shop.offer_component(&format!("{}-update", bad.key), "1.0.0", &limited(), &echo());
     }
     shop.publish();
@@ -188,7 +196,7 @@ fn bench() -> Bench {
     daemon.run(&["refresh"]).ok();
     daemon.install("echo");
     let accepted: Vec<Value> = all
-        .iter()
+        .into_iter()
         .flatten()
         .map(|bad| daemon.command(&format!("{}-update", bad.key), "install", bad.key).1)
         .collect();
@@ -196,7 +204,7 @@ fn bench() -> Bench {
         let ended = daemon.ended(&accepted["operation"]["operationId"]);
         assert_eq!(ended["state"], "completed", "{ended}");
     }
-    for bad in all.iter().flatten() {
+    for bad in all.into_iter().flatten() {
         for (key, version) in [(bad.key.to_owned(), "1.0.0"), (format!("{}-update", bad.key), "2.0.0")] {
             let file = shop.offer(&key, version, &bad.manifest, &bad.bytes);
             match &bad.on_the_shelf {
@@ -285,121 +293,20 @@ fn still_answers(daemon: &Daemon, key: &str, bad: &Bad) {
 
 #[test]
 fn bytes_that_are_not_the_released_ones_are_refused() {
-    all_refused(&other_bytes());
+    all_refused(&OTHER_BYTES);
 }
 
 #[test]
 fn a_bundle_that_is_not_what_its_release_says_is_refused() {
-    all_refused(&other_contents());
+    all_refused(&OTHER_CONTENTS);
 }
 
 #[test]
 fn a_bundle_that_leaves_its_folder_or_fills_the_disk_is_refused() {
-    all_refused(&attacks());
+    all_refused(&ATTACKS);
 }
 
 #[test]
 fn a_component_that_cannot_be_hosted_is_refused() {
-    all_refused(&components());
-}
-
-/// Changes one value of the first release of a document.
-fn edited(document: &Value, path: &str, value: Value) -> Vec<u8> {
-    let mut document = document.clone();
-    let (parent, name) = path.rsplit_once('/').unwrap();
-    document.pointer_mut(parent).unwrap()[name] = value;
-    document.to_string().into_bytes()
-}
-
-#[test]
-fn a_catalog_with_a_wrong_release_changes_nothing() {
-    let mut shop = Shop::with_echo();
-    shop.offer_component("other", "1.0.0", &limited(), &echo());
-    shop.publish();
-    let daemon = Daemon::start(&["--catalog", shop.location()]);
-    daemon.run(&["refresh"]).ok();
-    daemon.install("echo");
-    let good: Value = serde_json::from_slice(&fs::read(shop.document()).unwrap()).unwrap();
-    let known = daemon.snapshot()["connectors"].clone();
-
-    let release = |field: &str| format!("/entries/0/release/{field}");
-    let mut twice = good.clone();
-    twice["entries"][1] = good["entries"][0].clone();
-    let manifest_code = "connector_manifest_invalid";
-    let cases = [
-        (
-            edited(&good, &release("manifest/implementation/world"), json!("evil:world/all@1.0.0")),
-            manifest_code,
-            &["implementation.world", "evil:world/all@1.0.0"][..],
-        ),
-        (edited(&good, &release("manifest/surprise"), json!(true)), manifest_code, &["surprise"]),
-        (
-            edited(&good, &release("manifest/displayName"), json!("Forged")),
-            manifest_code,
-            &["manifestDigest"],
-        ),
-        (edited(&good, &release("artifact/sizeBytes"), json!(1)), manifest_code, &["releaseDigest"]),
-        (edited(&good, &release("artifact/key"), json!("../../secret")), manifest_code, &["artifact.key"]),
-        (edited(&good, &release("artifact/sha256"), json!("00")), manifest_code, &["SHA-256"]),
-        (
-            edited(&good, &release("manifest/implementation/limits"), json!({ "wallMs": 1 })),
-            manifest_code,
-            &["wallMs"],
-        ),
-        (twice.to_string().into_bytes(), manifest_code, &["echo", "twice"]),
-        (edited(&good, "/schemaVersion", json!("9")), manifest_code, &["schemaVersion", "9"]),
-        (b"{ not json".to_vec(), manifest_code, &["catalog.json"]),
-    ];
-    for (document, code, says) in cases {
-        shop.write_document(&document);
-        let ran = beside(&daemon, || daemon.run(&["--json", "refresh"]));
-        let failure: Value = serde_json::from_str(&ran.stderr).unwrap();
-        assert_eq!((ran.exit, &failure["code"]), (4, &json!(code)), "{says:?}: {failure}");
-        for said in says {
-            assert!(failure["message"].as_str().unwrap().contains(said), "{said:?} is not in {failure}");
-        }
-        let snapshot = daemon.snapshot();
-        assert_eq!(snapshot["catalogState"], "stale", "{says:?}");
-        assert_eq!(snapshot["connectors"], known, "{says:?}");
-    }
-    fs::remove_file(shop.document()).unwrap();
-    daemon.run(&["refresh"]).failed(5, "connector_market_upstream_unavailable");
-    assert_eq!(daemon.snapshot()["connectors"], known);
-
-    // And it is no more than a wrong document: the right one is taken.
-    shop.publish();
-    daemon.run(&["refresh"]).ok();
-    assert_eq!(daemon.snapshot()["catalogState"], "ready");
-    daemon.install("other");
-}
-
-#[test]
-fn a_refused_release_is_in_nobodys_way() {
-    let mut shop = Shop::with_echo();
-    let file = shop.offer("late", "1.0.0", &limited(), &honest().gzip());
-    shop.publish();
-    let daemon = Daemon::start(&["--catalog", shop.location()]);
-    daemon.run(&["refresh"]).ok();
-    let bytes = fs::read(&file).unwrap();
-    fs::write(&file, &bytes[1..]).unwrap();
-    daemon.run(&["install", "late", "--yes"]).failed(4, "artifact_size_mismatch");
-    // The very release, once its bytes are there.
-    fs::write(&file, &bytes).unwrap();
-    daemon.run(&["install", "late", "--yes"]).ok();
-    // A wrong one after it, and then the next.
-    shop.offer_component("late", "1.1.0", &limited(), b"no component");
-    shop.publish();
-    daemon.run(&["refresh"]).ok();
-    daemon.run(&["install", "late", "--yes"]).failed(4, "component_invalid");
-    assert_eq!(daemon.call("late.echo", &json!({ "message": "x" })).1["version"], "1.0.0");
-    shop.offer_component("late", "1.1.1", &limited(), &echo());
-    shop.publish();
-    daemon.run(&["refresh"]).ok();
-    daemon.run(&["install", "late", "--yes"]).ok();
-    assert_eq!(daemon.call("late.echo", &json!({ "message": "x" })).1["version"], "1.1.1");
-    assert_eq!(daemon.connector("late")["installation"].get("failureCode"), None);
-    daemon.run(&["uninstall", "late"]).ok();
-    assert_eq!(daemon.artifacts("releases"), [""; 0]);
-    assert_eq!(daemon.artifacts("staging"), [""; 0]);
-    assert_eq!(daemon.artifacts("archives/sha256"), [""; 0]);
+    all_refused(&COMPONENTS);
 }

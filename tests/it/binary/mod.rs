@@ -5,6 +5,7 @@
 
 mod artifacts;
 mod calls;
+mod catalog;
 mod cli;
 mod commands;
 mod crash;
