@@ -162,12 +162,18 @@ fn version(text: &str) -> Result<semver::Version, String> {
 }
 
 fn describe_wit(written: &WitWritten) -> String {
-    let verb = if written.written.is_empty() { "has already" } else { "written" };
-    let mut text = format!("contract {} {verb}: {}\n", written.version, written.folder.display());
-    for (name, _) in wit::SOURCES {
+    let folder = written.folder.display();
+    let mut text = if written.written.is_empty() {
+        format!("{folder} has the contract {} already\n", written.version)
+    } else {
+        format!("wrote the contract {} to {folder}\n", written.version)
+    };
+    for name in &written.written {
         line(&mut text, "file", name);
     }
-    line(&mut text, "in src/lib.rs", "wit_bindgen::generate!({ world: \"connector\", path: \"wit\" });");
+    let name = written.folder.file_name().unwrap_or_default().to_string_lossy();
+    let call = format!("wit_bindgen::generate!({{ world: \"connector\", path: {name:?} }});");
+    line(&mut text, "in src/lib.rs", &call);
     finish(text)
 }
 
