@@ -50,6 +50,7 @@ pub(crate) fn catalog_of_echoes(folder: &Path, keys: &[String]) -> PathBuf {
             files: Vec::new(),
             published_at: Timestamp(1_700_000_000_000),
             out: folder.join("dist"),
+            force: false,
         });
         releases.push(packed.expect("echo packs").release_document);
     }

@@ -1,6 +1,7 @@
 //! Guest crate to component.
 
 use std::{
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::Stdio,
@@ -14,6 +15,7 @@ use super::{
     contract::{self, Problem},
     files,
     toolchain::{Installed, TARGET, Toolchain},
+    wit,
 };
 use crate::domain::{
     digest::Sha256Digest,
@@ -158,10 +160,21 @@ fn compile(toolchain: Toolchain, folder: &Path, request: &BuildRequest) -> Resul
     }
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(not_started)?;
     if !output.status.success() {
-        return Err(failed(format!(
+        let mut message = format!(
             "the guest crate does not build for {TARGET} ({}); cargo's messages stand above",
             output.status
-        )));
+        );
+        if let Some(missing) = wit::missing(folder) {
+            let near = request.folder.join("wit");
+            let _ = write!(
+                message,
+                "; the WIT folder {} that it names is not there: write the contract with \
+                 `portcullis connector wit --out {}` and set `path: \"wit\"` in src/lib.rs",
+                missing.display(),
+                near.strip_prefix(".").unwrap_or(&near).display(),
+            );
+        }
+        return Err(failed(message));
     }
     let manifest = fs::canonicalize(folder.join("Cargo.toml")).unwrap_or_else(|_| folder.join("Cargo.toml"));
     output

@@ -1,10 +1,13 @@
-//! Whether a component keeps the contract of its world: the WIT in `wit/`, and
-//! the interfaces that the sandbox lets a connector import.
+//! Whether a component keeps the contract of its world: the WIT in
+//! [`wit`], and the interfaces that the sandbox lets a connector import.
 
 use serde::Serialize;
 use wit_parser::{Resolve, SourceMap};
 
-use super::component::{ComponentInterface, Functions};
+use super::{
+    component::{ComponentInterface, Functions},
+    wit,
+};
 use crate::{
     domain::{
         error::{Error, ErrorCode},
@@ -14,13 +17,6 @@ use crate::{
 };
 
 const PACKAGE: &str = "portcullis:connector/";
-const SOURCES: [(&str, &str); 5] = [
-    ("types.wit", include_str!("../../wit/0.1.0/types.wit")),
-    ("capabilities.wit", include_str!("../../wit/0.1.0/capabilities.wit")),
-    ("authorization.wit", include_str!("../../wit/0.1.0/authorization.wit")),
-    ("host.wit", include_str!("../../wit/0.1.0/host.wit")),
-    ("worlds.wit", include_str!("../../wit/0.1.0/worlds.wit")),
-];
 
 /// Why a host would not take a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -134,7 +130,7 @@ fn world_interface(world: &str) -> Result<ComponentInterface, Error> {
     }
     let name = world.trim_start_matches(PACKAGE).split('@').next().unwrap_or_default();
     let mut sources = SourceMap::new();
-    for (path, text) in SOURCES {
+    for (path, text) in wit::SOURCES {
         sources.push_str(path, text);
     }
     let unreadable = |cause: String| {

@@ -151,7 +151,15 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
 /// fit. Answers without bytes where the artifact is not there.
 pub(super) fn read_release(json: &[u8], path: &Path) -> Result<(Release, PathBuf, Option<Vec<u8>>), Error> {
     let release: Release = serde_json::from_slice(json).map_err(|cause| {
-        Error::invalid_manifest(format!("{} is no release document: {cause}", path.display()))
+        Error::invalid_manifest(if looks_like_manifest(json) {
+            format!(
+                "{path} is no release document, it looks like a manifest; `portcullis connector pack \
+                 --manifest {path} ...` checks it and makes a release of it, which can be inspected",
+                path = path.display()
+            )
+        } else {
+            format!("{} is no release document: {cause}", path.display())
+        })
     })?;
     release.validate()?;
     let artifact = path.parent().unwrap_or(Path::new("")).join(&release.artifact.key);
@@ -162,6 +170,12 @@ pub(super) fn read_release(json: &[u8], path: &Path) -> Result<(Release, PathBuf
     verify(&release.artifact, &bytes)
         .map_err(|error| Error { message: format!("{}: {error}", artifact.display()), ..error })?;
     Ok((release, artifact, Some(bytes)))
+}
+
+/// A manifest says how it runs; a release document has that one level deeper.
+fn looks_like_manifest(json: &[u8]) -> bool {
+    serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(json)
+        .is_ok_and(|document| document.contains_key("implementation") && !document.contains_key("manifest"))
 }
 
 fn verify(artifact: &Artifact, bytes: &[u8]) -> Result<(), Error> {

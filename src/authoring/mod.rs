@@ -2,8 +2,8 @@
 //! build a component, pack a release, look into one, list releases in a catalog.
 //!
 //! Each verb is a file of the same name. [`component`] reads what a component
-//! imports and exports, [`contract`] judges it by the WIT of this host, and
-//! [`bundle`] is the archive. Nothing of a guest runs here, and nothing here
+//! imports and exports, [`contract`] judges it by the WIT of this host, which is
+//! in [`wit`], and [`bundle`] is the archive. Nothing of a guest runs here, and nothing here
 //! talks to a daemon. Every file is written in full or not at all.
 
 pub mod build;
@@ -16,3 +16,4 @@ pub mod inspect;
 pub mod manifest;
 pub mod pack;
 pub mod toolchain;
+pub mod wit;

@@ -12,7 +12,7 @@ use base64::Engine as _;
 use super::{bundle, component::ComponentInterface, contract, files, manifest};
 use crate::domain::{
     digest::{Sha256Digest, canonical_json},
-    error::Error,
+    error::{Error, ErrorCode},
     id::ConnectorKey,
     manifest::{Implementation, Manifest},
     release::{Artifact, MEDIA_TYPE_BUNDLE, Release},
@@ -21,6 +21,9 @@ use crate::domain::{
 
 /// What a release document's name ends in.
 pub const RELEASE_SUFFIX: &str = ".release.json";
+
+/// The permission, scoped or not, whose words say that a connector reaches hosts.
+const NETWORK: &str = "network";
 
 /// What to pack.
 #[derive(Clone, Debug)]
@@ -43,6 +46,8 @@ pub struct PackRequest {
     pub published_at: Timestamp,
     /// The folder that bundle and release document go to.
     pub out: PathBuf,
+    /// Whether another release of the same version may be overwritten there.
+    pub force: bool,
 }
 
 /// A release that was packed.
@@ -63,7 +68,8 @@ pub struct Packed {
 /// [`crate::domain::error::ErrorCode::InvalidManifest`] naming the field;
 /// `component_*` codes for a component that its host would refuse;
 /// [`crate::domain::error::ErrorCode::InvalidRequest`] for files that cannot be
-/// packed. Nothing is written then.
+/// packed; [`ErrorCode::ArtifactDigestMismatch`] where another release of the
+/// version lies already. Nothing is written then.
 pub fn pack(request: &PackRequest) -> Result<Packed, Error> {
     let in_file =
         |path: &Path, error: Error| Error { message: format!("{}: {error}", path.display()), ..error };
@@ -73,6 +79,7 @@ pub fn pack(request: &PackRequest) -> Result<Packed, Error> {
             .map_err(|error| in_file(&request.manifest, error))?;
     }
     let manifest = manifest::read(&document).map_err(|error| in_file(&request.manifest, error))?;
+    words_fit_hosts(&manifest).map_err(|error| in_file(&request.manifest, error))?;
     let mut contents = bundle::Files::new();
     contents.insert(bundle::MANIFEST.to_owned(), canonical_json(&manifest)?);
     match (&manifest.implementation, &request.component) {
@@ -111,9 +118,52 @@ pub fn pack(request: &PackRequest) -> Result<Packed, Error> {
     let release = assemble(request, manifest, format!("{stem}.tar.gz"), &bytes)?;
     let bundle = request.out.join(&release.artifact.key);
     let release_document = request.out.join(format!("{stem}{RELEASE_SUFFIX}"));
+    if !request.force {
+        refuse_another(&bundle, &release_document, &release)?;
+    }
     files::write_atomically(&bundle, &bytes)?;
     files::write_atomically(&release_document, &files::pretty_json(&release)?)?;
     Ok(Packed { bundle, release_document, release })
+}
+
+/// Hosts are enforced and permissions are words for people, so a host runs what
+/// has the one without the other. A person would be misled; an author is told.
+fn words_fit_hosts(manifest: &Manifest) -> Result<(), Error> {
+    let asks = manifest
+        .permissions
+        .iter()
+        .any(|permission| permission.as_str().split(':').next().is_some_and(|name| name == NETWORK));
+    let hosts = manifest.implementation.allowed_hosts();
+    match (asks, hosts.first()) {
+        (false, Some(host)) => Err(Error::invalid_manifest(format!(
+            "permissions: add {NETWORK:?}, because implementation.allowedHosts names {host}; \
+             or empty allowedHosts"
+        ))),
+        (true, None) => Err(Error::invalid_manifest(format!(
+            "permissions: {NETWORK:?} asks for what it cannot use; add the hosts to \
+             implementation.allowedHosts, or remove the permission"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A version names one release, here as in a catalog.
+fn refuse_another(bundle: &Path, document: &Path, release: &Release) -> Result<(), Error> {
+    let other_bundle = bundle.exists() && Sha256Digest::of(&files::read(bundle)?) != release.artifact.sha256;
+    let other_document = document.exists()
+        && serde_json::from_slice::<Release>(&files::read(document)?)
+            .map_or(true, |there| there.release_digest != release.release_digest);
+    match (other_bundle, other_document) {
+        (false, false) => Ok(()),
+        (bundle_differs, _) => Err(Error::new(
+            ErrorCode::ArtifactDigestMismatch,
+            format!(
+                "{} is there and is another release; a released version never changes; \
+                 raise the version or pass --force",
+                if bundle_differs { bundle } else { document }.display()
+            ),
+        )),
+    }
 }
 
 /// An icon as a data URL, which works without a network.

@@ -1,4 +1,4 @@
-//! `portcullis connector`: build, pack and inspect, without a daemon.
+//! `portcullis connector`: the contract, build, pack and inspect, without a daemon.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -12,6 +12,7 @@ use crate::{
         contract::Problem,
         inspect::{self, Demands, Inspection},
         pack::{self, PackRequest, Packed},
+        wit::{self, WitWritten},
     },
     domain::{
         error::Error,
@@ -28,6 +29,8 @@ const FUNCTIONS_SHOWN: usize = 4;
 /// What an author does with a connector.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConnectorCommand {
+    /// Write the WIT contract that guests are built against.
+    Wit(WitArgs),
     /// Build a guest crate and make a component of it.
     Build(BuildArgs),
     /// Pack a component and its manifest into a bundle with its release document.
@@ -36,6 +39,14 @@ pub enum ConnectorCommand {
     Pack(PackArgs),
     /// Show what a bundle, component or release holds, asks for and weighs.
     Inspect(InspectArgs),
+}
+
+/// Arguments of `connector wit`.
+#[derive(Args, Clone, Debug)]
+pub struct WitArgs {
+    /// The folder for the contract: a new or empty one, or one that holds it already.
+    #[arg(long, value_name = "DIR", default_value = "wit")]
+    pub out: PathBuf,
 }
 
 /// Arguments of `connector build`.
@@ -73,7 +84,7 @@ pub struct PackArgs {
     #[arg(long)]
     pub key: ConnectorKey,
     /// The version of the release.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = version)]
     pub version: semver::Version,
     /// An icon (.png, .webp or .svg, at most 128 KiB) to carry as the manifest's iconUrl.
     #[arg(long, value_name = "FILE")]
@@ -90,6 +101,9 @@ pub struct PackArgs {
     /// The folder for the bundle and the release document.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Overwrite another release of the same version there.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Arguments of `connector inspect`.
@@ -105,6 +119,10 @@ pub struct InspectArgs {
 /// What the verb answers.
 pub fn run(command: ConnectorCommand, clock: &dyn Clock) -> Result<Report, Error> {
     match command {
+        ConnectorCommand::Wit(args) => {
+            let written = wit::write(&args.out)?;
+            Report::new(describe_wit(&written), &written)
+        }
         ConnectorCommand::Build(args) => {
             let built = build::build(&BuildRequest {
                 folder: args.dir,
@@ -127,6 +145,7 @@ pub fn run(command: ConnectorCommand, clock: &dyn Clock) -> Result<Report, Error
                 files: args.files,
                 published_at: args.published_at.unwrap_or_else(|| clock.now()),
                 out: args.out,
+                force: args.force,
             })?;
             Report::new(describe_packed(&packed), &packed)
         }
@@ -135,6 +154,27 @@ pub fn run(command: ConnectorCommand, clock: &dyn Clock) -> Result<Report, Error
             Report::new(describe(&inspection), &inspection)
         }
     }
+}
+
+/// Reads a version and says how one is written.
+fn version(text: &str) -> Result<semver::Version, String> {
+    semver::Version::parse(text).map_err(|cause| format!("{cause}; write three numbers, as in 1.2.0"))
+}
+
+fn describe_wit(written: &WitWritten) -> String {
+    let folder = written.folder.display();
+    let mut text = if written.written.is_empty() {
+        format!("{folder} has the contract {} already\n", written.version)
+    } else {
+        format!("wrote the contract {} to {folder}\n", written.version)
+    };
+    for name in &written.written {
+        line(&mut text, "file", name);
+    }
+    let name = written.folder.file_name().unwrap_or_default().to_string_lossy();
+    let call = format!("wit_bindgen::generate!({{ world: \"connector\", path: {name:?} }});");
+    line(&mut text, "in src/lib.rs", &call);
+    finish(text)
 }
 
 fn describe_built(built: &Built) -> String {
@@ -171,7 +211,9 @@ fn describe(inspection: &Inspection) -> String {
         };
         line(&mut text, "artifact", artifact);
     }
-    if let Some(artifact) = &inspection.artifact {
+    // A bare component is the artifact itself, and is weighed once.
+    let bare = inspection.component.as_ref().is_some_and(|component| component.path.is_none());
+    if let Some(artifact) = inspection.artifact.as_ref().filter(|_| !bare) {
         let _ = writeln!(text, "artifact");
         line(&mut text, "size", &size(artifact.size_bytes));
         line(&mut text, "sha256", &artifact.sha256.to_string());
@@ -180,7 +222,10 @@ fn describe(inspection: &Inspection) -> String {
         asks(&mut text, demands);
     }
     if let Some(component) = &inspection.component {
-        let _ = writeln!(text, "component {}", component.path.as_deref().unwrap_or_default().trim_end());
+        match &component.path {
+            Some(path) => drop(writeln!(text, "component {}", shown(path))),
+            None => text.push_str("component\n"),
+        }
         line(&mut text, "size", &size(component.weight.size_bytes));
         line(&mut text, "sha256", &component.weight.sha256.to_string());
         line(&mut text, "world", component.world.as_deref().unwrap_or("none that this host runs"));

@@ -7,6 +7,7 @@ mod authoring;
 mod binary;
 mod config;
 mod daemon;
+mod docs;
 mod domain;
 mod guests;
 mod market;

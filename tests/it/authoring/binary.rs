@@ -44,6 +44,11 @@ fn an_author_packs_inspects_and_lists() {
         let packed = stdout(&pack(&workshop, version, &["--published-at", "2026-11-30T00:00:00Z"]));
         assert!(packed.starts_with(&format!("packed echo@{version}\n")), "{packed}");
     }
+    workshop.edit_manifest("/description", "Something else.".into());
+    let again = pack(&workshop, "1.1.0", &[]);
+    assert_eq!(again.status.code(), Some(4), "{}", stderr(&again));
+    assert!(stderr(&again).contains("raise the version or pass --force"), "{}", stderr(&again));
+    stdout(&pack(&workshop, "1.1.0", &["--force", "--published-at", "2026-11-30T00:00:00Z"]));
     let document = workshop.path("out/echo-1.1.0.release.json");
     let release: Value = serde_json::from_slice(&fs::read(&document).expect("written")).expect("JSON");
     assert_eq!(release["publishedAt"], "2026-11-30T00:00:00Z");
@@ -94,6 +99,7 @@ fn a_wrong_argument_is_named() {
     let workshop = Workshop::new();
     for (version, more, named) in [
         ("1.0", &[][..], "--version"),
+        ("1.2", &[][..], "write three numbers, as in 1.2.0"),
         ("1.0.0", &["--published-at", "yesterday"][..], "--published-at"),
         ("1.0.0", &["--colour", "blue"][..], "--colour"),
     ] {

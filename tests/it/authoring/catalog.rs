@@ -172,6 +172,7 @@ fn a_listed_version_never_changes_its_bytes() {
     build(&request).expect("a catalog");
     build(&request).expect("the same catalog again");
     workshop.edit_manifest("/description", json!("Changed in secret."));
+    workshop.request.force = true;
     release(&mut workshop, "echo", "1.0.0");
     says(&refusal(&request), ErrorCode::ArtifactDigestMismatch, &["echo-1.0.0.tar.gz", "new version"]);
 }
@@ -207,6 +208,7 @@ fn a_release_that_hosts_refuse_is_not_listed() {
 
     let mut superseded = serde_json::to_value(&packed.release).expect("JSON");
     superseded["status"] = json!("superseded");
+    workshop.request.force = true;
     workshop.pack();
     fs::write(&packed.release_document, superseded.to_string()).expect("written");
     says(&refusal(&request), ErrorCode::InvalidManifest, &["superseded"]);

@@ -64,6 +64,7 @@ fn a_bundle_shows_what_it_asks_for_imports_exports_and_weighs() {
 fn the_place_of_a_credential_is_shown_and_the_word_before_it() {
     let workshop = Workshop::new();
     workshop.edit_manifest("/authorizationKind", json!("api_key"));
+    workshop.edit_manifest("/permissions", json!(["network"]));
     workshop.edit_manifest("/implementation/allowedHosts", json!(["api.example.org"]));
     workshop.edit_manifest(
         "/implementation/credential",
@@ -206,7 +207,36 @@ fn other_files_are_refused() {
     refused(&path, ErrorCode::InvalidRequest, &["neither a bundle"]);
     refused(&workshop.path("absent"), ErrorCode::InvalidRequest, &["cannot read"]);
     refused(workshop.folder.path(), ErrorCode::InvalidRequest, &["is a folder"]);
-    refused(&fixture("connectors/echo/connector.json"), ErrorCode::InvalidManifest, &["no release document"]);
+    let release = workshop.write("other.json", r#"{"manifest": {}}"#);
+    refused(&release, ErrorCode::InvalidManifest, &["is no release document: missing field"]);
+}
+
+#[test]
+fn a_manifest_is_told_from_a_broken_release_document() {
+    let manifest = fixture("connectors/echo/connector.json");
+    refused(
+        &manifest,
+        ErrorCode::InvalidManifest,
+        &["looks like a manifest", "`portcullis connector pack", "echo/connector.json"],
+    );
+}
+
+#[test]
+fn a_bare_component_is_weighed_once() {
+    let workshop = Workshop::new();
+    let human = |path| {
+        let inspect = ConnectorCommand::Inspect(InspectArgs { path });
+        connector::run(inspect, &SystemClock).expect("sound").human
+    };
+    let bare = human(workshop.path("component.wasm"));
+    assert!(bare.starts_with("component\n"), "{bare}");
+    for once in ["component\n", "  size ", "  sha256 "] {
+        assert_eq!(bare.matches(once).count(), 1, "{once:?} in {bare}");
+    }
+    assert!(bare.lines().all(|line| line == line.trim_end()), "{bare}");
+    let bundle = human(workshop.pack().bundle);
+    assert!(bundle.contains("component component.wasm\n"), "{bundle}");
+    assert_eq!(bundle.matches("  sha256 ").count(), 2, "the bundle's and the component's: {bundle}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod catalog;
 mod inspect;
 mod manifest;
 mod pack;
+mod wit;
 
 use std::{
     collections::BTreeMap,
@@ -67,6 +68,7 @@ impl Workshop {
             files: Vec::new(),
             published_at: Timestamp::parse_rfc3339("2026-11-30T00:00:00Z").expect("a time"),
             out: path("out"),
+            force: false,
         };
         Self { folder, request }
     }

@@ -59,6 +59,7 @@ fn a_release_covers_the_manifest_the_component_and_the_version() {
     workshop.request.version = semver::Version::new(1, 0, 1);
     let version = workshop.pack().release;
     workshop.edit_manifest("/description", json!("Something else."));
+    workshop.request.force = true;
     let manifest = workshop.pack().release;
     assert_ne!(first.release_digest, version.release_digest);
     assert_eq!(first.artifact.sha256, version.artifact.sha256);
@@ -221,6 +222,7 @@ fn a_remote_connector_has_no_component_and_any_other_needs_one() {
     says(&workshop.refusal(), ErrorCode::InvalidRequest, &["name the component"]);
 
     workshop.edit_manifest("/requiredCapabilities", json!(["tools"]));
+    workshop.edit_manifest("/permissions", json!(["network"]));
     workshop.edit_manifest(
         "/implementation",
         json!({
@@ -285,6 +287,55 @@ fn an_icon_is_carried_inside_the_manifest() {
     says(&workshop.refusal(), ErrorCode::InvalidManifest, &["connector.json", "128 KiB"]);
     workshop.request.icon = Some(workshop.path("absent.png"));
     says(&workshop.refusal(), ErrorCode::InvalidRequest, &["absent.png"]);
+}
+
+#[test]
+fn hosts_and_the_word_network_go_together() {
+    let workshop = Workshop::new();
+    let hosts = |hosts: serde_json::Value| workshop.edit_manifest("/implementation/allowedHosts", hosts);
+    let permissions = |words: serde_json::Value| workshop.edit_manifest("/permissions", words);
+    for words in [json!([]), json!(["mail:read", "networking"])] {
+        permissions(words);
+        hosts(json!(["api.example.org"]));
+        says(
+            &workshop.refusal(),
+            ErrorCode::InvalidManifest,
+            &["connector.json", "permissions: add \"network\"", "api.example.org"],
+        );
+        let text = read(&workshop.request.manifest);
+        Manifest::parse(&text).expect("a rule for authors: a host takes what was released without it");
+    }
+    for word in ["network", "network:*", "network:mail"] {
+        permissions(json!([word]));
+        hosts(json!([]));
+        says(
+            &workshop.refusal(),
+            ErrorCode::InvalidManifest,
+            &["add the hosts to implementation.allowedHosts", "remove the permission"],
+        );
+        hosts(json!(["api.example.org"]));
+        let mut request = workshop.request.clone();
+        request.out = workshop.path(&word.replace([':', '*'], "-"));
+        pack::pack(&request).expect("words and hosts fit");
+    }
+}
+
+#[test]
+fn another_release_of_the_same_version_needs_force() {
+    let mut workshop = Workshop::new();
+    let first = workshop.pack();
+    workshop.pack();
+    workshop.edit_manifest("/description", json!("Changed in secret."));
+    let advice = ["a released version never changes", "raise the version or pass --force"];
+    says(&workshop.refusal(), ErrorCode::ArtifactDigestMismatch, &advice);
+    fs::remove_file(&first.bundle).expect("removed");
+    says(&workshop.refusal(), ErrorCode::ArtifactDigestMismatch, &["echo-1.0.0.release.json"]);
+    workshop.request.force = true;
+    let forced = workshop.pack();
+    assert_ne!(forced.release.release_digest, first.release.release_digest);
+    assert_eq!(Sha256Digest::of(&read(&forced.bundle)), forced.release.artifact.sha256);
+    workshop.request.force = false;
+    workshop.pack();
 }
 
 fn read(path: &Path) -> Vec<u8> {
