@@ -110,3 +110,31 @@ async fn a_recovery_that_cannot_schedule_says_so() {
     let error = world.app.recover().await.expect_err("no hint");
     assert_eq!((error.code, error.retryable), (ErrorCode::Unavailable, true));
 }
+
+#[tokio::test]
+async fn an_operation_that_is_cut_off_again_and_again_is_given_up_and_frees_its_lane() {
+    let mut world = World::with_echo().await;
+    let accepted = world.accept_uninstall("echo").await;
+    let mut operation = world.operation(&accepted).await;
+    operation.state = OperationState::Running { last_failure: None };
+    operation.interrupted = 6;
+    world.write(async |tx| tx.save_operation(&operation).await).await;
+    world.reboot();
+    world.installer.uninstall_faults.push(Fault::of(ErrorCode::Unavailable));
+    world.run(&accepted).await.expect_err("cut off seven times, it is still tried");
+    assert!(world.operation(&accepted).await.is_active());
+
+    operation = world.operation(&accepted).await;
+    operation.state = OperationState::Running { last_failure: None };
+    world.write(async |tx| tx.save_operation(&operation).await).await;
+    let error = world.run(&accepted).await.expect_err("given up");
+    assert_eq!(error.code, ErrorCode::OperationAbandoned);
+    let OperationState::Failed { failure_code, failure } = world.operation(&accepted).await.state else {
+        panic!("it has not ended")
+    };
+    assert_eq!((failure_code, failure.code), (ErrorCode::OperationAbandoned, ErrorCode::OperationAbandoned));
+
+    let again = world.accept_uninstall("echo").await;
+    world.run(&again).await.expect("its lane is free");
+    assert_eq!(world.operation(&again).await.interrupted, 0);
+}
