@@ -1,6 +1,63 @@
 //! The commands, one after the other as a person uses them, and how they refuse.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::{Value, json};
+
 use super::{Daemon, fixtures, portcullis};
+
+/// A catalog that is moved from edition to edition under a running daemon.
+struct Shelf(tempfile::TempDir);
+
+impl Shelf {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn catalog(&self) -> PathBuf {
+        self.0.path().join("catalog")
+    }
+
+    fn daemon(&self) -> Daemon {
+        let daemon = Daemon::start(&["--catalog", self.catalog().to_str().unwrap()]);
+        daemon.run(&["refresh"]).ok();
+        daemon
+    }
+
+    /// Offers echo at `version`, its manifest changed by `change`, and nothing else.
+    fn offer(&self, version: &str, change: impl FnOnce(&mut Value)) {
+        let work = self.0.path().join("work");
+        let _ = fs::remove_dir_all(&work);
+        let _ = fs::remove_dir_all(self.catalog());
+        fs::create_dir_all(&work).unwrap();
+        let bundle = fixtures("catalog/v1/artifacts/echo/1.0.0/echo-1.0.0.tar.gz");
+        let tar = Command::new("tar").args(["xzf", &bundle, "-C"]).arg(&work).status().unwrap();
+        assert!(tar.success());
+        let manifest = work.join("connector.json");
+        let mut document: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+        change(&mut document);
+        fs::write(&manifest, document.to_string()).unwrap();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let (component, out) = (text(&work.join("component.wasm")), text(&work.join("out")));
+        let mut pack = vec!["connector", "pack", &component, "--key", "echo", "--version", version];
+        let manifest = text(&manifest);
+        pack.extend(["--manifest", &manifest, "--published-at", "2026-11-30T00:00:00Z", "--out", &out]);
+        portcullis(&pack, "").ok();
+        let release = format!("{out}/echo-{version}.release.json");
+        portcullis(&["catalog", "build", &release, "--out", &text(&self.catalog())], "").ok();
+    }
+}
+
+fn unchanged(_: &mut Value) {}
+
+/// The state of echo, as `list` shows it.
+fn listed(daemon: &Daemon) -> String {
+    daemon.run(&["list"]).ok().lines().find(|line| line.starts_with("echo")).unwrap().to_owned()
+}
 
 #[test]
 fn from_catalog_to_answer_and_back() {
@@ -14,7 +71,13 @@ fn from_catalog_to_answer_and_back() {
     assert!(listed.ok().contains("echo") && listed.stdout.contains("not installed"), "{}", listed.stdout);
 
     let shown = daemon.run(&["show", "feeds"]);
-    for promised in ["permissions    network", "feeds.localhost", "64 MiB memory", "sha256:", "1.0.0"] {
+    for promised in [
+        "says it needs  network",
+        "feeds.localhost, over https only",
+        "64 MiB memory",
+        "sha256:",
+        "1.0.0",
+    ] {
         assert!(shown.ok().contains(promised), "{promised} is not in {}", shown.stdout);
     }
 
@@ -64,11 +127,11 @@ fn json_is_one_document_and_so_is_a_failure() {
 fn nothing_is_installed_without_consent() {
     let daemon = Daemon::with_catalog();
     for args in [&["install", "feeds"][..], &["--json", "install", "feeds"]] {
-        daemon.run_with(args, "y\n").failed(2, "--yes");
+        daemon.run_with(args, "y\n").failed(2, "portcullis show feeds --data-dir");
     }
     assert_eq!(daemon.run(&["--json", "list", "--installed"]).json()["connectors"], serde_json::json!([]));
     let shown = daemon.run(&["install", "feeds"]);
-    assert!(shown.stderr.contains("permissions    network"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("says it needs  network"), "{}", shown.stderr);
 }
 
 #[test]
@@ -78,7 +141,7 @@ fn what_is_not_there_is_said_with_what_to_do() {
     daemon.run(&["install", "nope", "--yes"]).failed(3, "connector_not_found");
     daemon.run(&["uninstall", "echo"]).failed(3, "not installed");
     daemon.run(&["operations", "nope"]).failed(3, "connector_not_found");
-    daemon.run(&["capabilities", "nope"]).failed(3, "portcullis install");
+    daemon.run(&["capabilities", "nope"]).failed(3, "portcullis list --data-dir");
     daemon.run(&["call", "nope.nope", "{}"]).failed(3, "portcullis capabilities");
     daemon.run(&["show", "Not/A Key"]).failed(4, "connector_market_invalid_request");
     daemon.run(&["call", "echo.echo", "{not json"]).failed(2, "not JSON");
@@ -146,4 +209,84 @@ fn help_tells_the_exit_codes() {
     for told in ["Exit codes", "6  the daemon cannot be reached", "serve", "demo", "install", "call"] {
         assert!(help.ok().contains(told), "{told}");
     }
+}
+
+#[test]
+fn what_is_enforced_comes_first_and_what_is_more_is_marked() {
+    let shelf = Shelf::new();
+    shelf.offer("1.0.0", |manifest| {
+        manifest["implementation"]["allowedHosts"] = json!(["api.example.com"]);
+        manifest["permissions"] = json!(["network"]);
+    });
+    let daemon = shelf.daemon();
+    let first = daemon.run(&["install", "echo"]);
+    first.failed(2, "reaches        api.example.com, over https only\n");
+    let place = |what: &str| first.stderr.find(what).unwrap();
+    assert!(place("reaches") < place("credential") && place("credential") < place("limits"));
+    assert!(place("limits") < place("says it needs  network"));
+    assert!(!first.stderr.contains("(new)"), "{}", first.stderr);
+    daemon.run(&["install", "echo", "--yes"]).ok();
+
+    shelf.offer("1.1.0", |manifest| {
+        manifest["implementation"]["allowedHosts"] = json!(["api.example.com", "other.example.com"]);
+        manifest["implementation"]["limits"]["memoryBytes"] = json!(64 << 20);
+        manifest["permissions"] = json!(["network", "calendar"]);
+    });
+    assert!(daemon.run(&["refresh"]).ok().contains("1 connector in the catalog\nupdates: echo"));
+    assert!(listed(&daemon).contains("1.0.0 → 1.1.0 (update)"));
+    let more = daemon.run(&["install", "echo"]);
+    more.failed(2, "echo 1.0.0 → 1.1.0 (update)");
+    for marked in [
+        "api.example.com, other.example.com (new), over https only",
+        "64 MiB memory (raised from 16 MiB)",
+        "calendar (new)",
+    ] {
+        assert!(more.stderr.contains(marked), "{marked} is not in {}", more.stderr);
+    }
+    let access = daemon.run(&["--json", "show", "echo"]).json()["installation"]["installedAccess"].clone();
+    assert_eq!(access["allowedHosts"], json!(["api.example.com"]));
+    assert_eq!(access["permissions"], json!(["network"]));
+    daemon.run(&["install", "echo", "--yes"]).ok();
+    assert!(!daemon.run(&["show", "echo"]).ok().contains("(new)"));
+}
+
+#[test]
+fn no_release_goes_back_or_changes_its_bytes_unasked() {
+    let shelf = Shelf::new();
+    shelf.offer("1.4.0", unchanged);
+    let daemon = shelf.daemon();
+    daemon.run(&["install", "echo", "--yes"]).ok();
+
+    shelf.offer("1.1.0", unchanged);
+    assert!(daemon.run(&["refresh"]).ok().contains("downgrades: echo"));
+    assert!(listed(&daemon).contains("1.4.0 → 1.1.0 (downgrade)"));
+    daemon.run(&["install", "echo", "--yes"]).failed(4, "portcullis install echo --downgrade --data-dir");
+    daemon.run(&["install", "echo", "--yes", "--reinstall"]).failed(4, "older than 1.4.0");
+    assert!(listed(&daemon).contains("1.4.0 → 1.1.0"));
+    daemon.run(&["install", "echo", "--downgrade"]).failed(2, "1.4.0 → 1.1.0 (downgrade)");
+    daemon.run(&["install", "echo", "--yes", "--downgrade"]).ok();
+
+    shelf.offer("1.1.0", |manifest| manifest["description"] = json!("Other bytes."));
+    assert!(daemon.run(&["refresh"]).ok().contains("same version, other bytes: echo"));
+    assert!(listed(&daemon).contains("1.1.0 (same version, other bytes)"));
+    daemon.run(&["install", "echo", "--yes", "--downgrade"]).failed(4, "--reinstall");
+    daemon.run(&["install", "echo", "--yes", "--reinstall"]).ok();
+    assert!(!listed(&daemon).contains("other bytes)"));
+}
+
+#[test]
+fn a_connector_that_cannot_be_authorized_is_said_to_stay_off() {
+    let shelf = Shelf::new();
+    shelf.offer("1.0.0", |manifest| manifest["authorizationKind"] = json!("api_key"));
+    let daemon = shelf.daemon();
+    let warning =
+        "it will stay switched off until it is authorized (api key), which this version cannot do yet";
+    assert!(daemon.run(&["show", "echo"]).ok().contains(warning));
+    daemon.run(&["install", "echo"]).failed(2, warning);
+    let installed = daemon.run(&["install", "echo", "--yes"]);
+    assert!(installed.ok().contains("it is stopped: it needs an authorization"), "{}", installed.stdout);
+    assert!(!installed.stderr.contains("next:"), "{}", installed.stderr);
+    assert!(listed(&daemon).contains("installed, not authorized"));
+    daemon.run(&["call", "echo.echo", "{}"]).failed(3, "not authorized");
+    daemon.run(&["enable", "echo"]).failed(4, "cannot be switched on");
 }
