@@ -71,13 +71,9 @@ fn from_catalog_to_answer_and_back() {
     assert!(listed.ok().contains("echo") && listed.stdout.contains("not installed"), "{}", listed.stdout);
 
     let shown = daemon.run(&["show", "feeds"]);
-    for promised in [
-        "says it needs  network",
-        "feeds.localhost, over https only",
-        "64 MiB memory",
-        "sha256:",
-        "1.0.0",
-    ] {
+    for promised in
+        ["says it needs  network", "feeds.localhost, over https only", "64 MiB memory", "sha256:", "1.0.0"]
+    {
         assert!(shown.ok().contains(promised), "{promised} is not in {}", shown.stdout);
     }
 
@@ -181,6 +177,7 @@ fn a_wrong_token_is_refused_and_never_shown() {
     std::fs::write(&file, "wrong-token-wrong-token-wrong-token-wrong").unwrap();
     let refused = daemon.run(&["--token-file", file.to_str().unwrap(), "list"]);
     refused.failed(4, "unauthenticated");
+    assert!(refused.stderr.contains(file.to_str().unwrap()), "{}", refused.stderr);
     assert!(!refused.stderr.contains("wrong-token"), "{}", refused.stderr);
     assert!(!daemon.log().contains(&daemon.token()), "the token is in the log");
 }
@@ -289,4 +286,132 @@ fn a_connector_that_cannot_be_authorized_is_said_to_stay_off() {
     assert!(listed(&daemon).contains("installed, not authorized"));
     daemon.run(&["call", "echo.echo", "{}"]).failed(3, "not authorized");
     daemon.run(&["enable", "echo"]).failed(4, "cannot be switched on");
+}
+
+#[test]
+fn the_switch_is_turned_and_told() {
+    let daemon = Daemon::with_catalog();
+    daemon.run(&["enable", "echo"]).failed(3, "portcullis install echo --data-dir");
+    daemon.run(&["enable", "nope"]).failed(3, "connector_not_found");
+    daemon.run(&["call", "echo.echo", "{}"]).failed(3, "portcullis install echo --data-dir");
+    daemon.run(&["install", "echo", "--yes"]).ok();
+
+    assert!(daemon.run(&["disable", "echo"]).ok().contains("switched off echo"));
+    assert!(listed(&daemon).contains("installed, switched off"));
+    for args in [&["list"][..], &["show", "echo"]] {
+        let shown = daemon.run(args);
+        shown.ok();
+        assert!(shown.stderr.contains("portcullis enable echo --data-dir"), "{}", shown.stderr);
+    }
+    for args in [&["call", "echo.echo", "{}"][..], &["capabilities", "echo"]] {
+        daemon.run(args).failed(3, "echo is switched off");
+    }
+    daemon.run(&["call", "echo.echo", "-i", "message=hi"]).failed(3, "portcullis enable echo --data-dir");
+
+    assert!(daemon.run(&["enable", "echo"]).ok().contains("switched on echo"));
+    assert_eq!(daemon.run(&["call", "echo.echo", "-i", "message=on"]).ok(), "on\n");
+    daemon.run(&["call", "echo.nope", "{}"]).failed(3, "portcullis capabilities echo --data-dir");
+}
+
+#[test]
+fn several_connectors_are_installed_or_none() {
+    let daemon = Daemon::with_catalog();
+    daemon.run(&["install", "echo", "nope", "--yes"]).failed(3, "connector_not_found");
+    daemon.run(&["install", "echo", "feeds"]).failed(2, "--yes");
+    assert_eq!(daemon.run(&["--json", "list", "--installed"]).json()["connectors"], json!([]));
+    let both = daemon.run(&["install", "echo", "feeds", "--yes"]);
+    assert!(both.ok().contains("installed echo 1.0.0") && both.stdout.contains("installed feeds 1.0.0"));
+    let again = daemon.run(&["--json", "install", "echo", "feeds"]).json();
+    assert_eq!(again["results"].as_array().unwrap().len(), 2);
+    // No terminal, no cut.
+    assert!(daemon.run(&["list"]).ok().contains("from the sites it names, without an account."));
+}
+
+#[test]
+fn a_failure_can_be_looked_up_afterwards() {
+    let shelf = Shelf::new();
+    shelf.offer("1.0.0", unchanged);
+    let bundle = shelf.catalog().join("artifacts/echo/1.0.0/echo-1.0.0.tar.gz");
+    let mut bytes = fs::read(&bundle).unwrap();
+    bytes[40] ^= 1;
+    fs::write(&bundle, bytes).unwrap();
+    let daemon = shelf.daemon();
+    daemon.run(&["install", "echo", "--yes"]).failed(4, "artifact_digest_mismatch");
+    let shown = daemon.run(&["show", "echo"]);
+    assert!(shown.ok().contains("last failure   install: "), "{}", shown.stdout);
+    assert!(shown.stdout.contains("[artifact_digest_mismatch]"), "{}", shown.stdout);
+    assert!(shown.stderr.contains("portcullis operations "), "{}", shown.stderr);
+
+    let operations = daemon.run(&["operations"]);
+    let line = operations.ok().lines().find(|line| line.contains("install")).unwrap();
+    let now = daemon.run(&["--json", "operations"]).json()["operations"][0]["updatedAt"].clone();
+    let minute = now.as_str().unwrap()[..16].replace('T', " ");
+    for told in ["1.0.0", "  failed  ", &minute] {
+        assert!(line.contains(told), "{told} is not in {line}");
+    }
+}
+
+#[test]
+fn a_catalog_that_lists_nothing_or_cannot_be_read_is_told() {
+    let bare = Daemon::start(&["--catalog", ""]);
+    for args in [["refresh"], ["list"]] {
+        let ran = bare.run(&args);
+        ran.ok();
+        assert!(ran.stderr.contains("is serve started with --catalog"), "{}", ran.stderr);
+    }
+
+    let shelf = Shelf::new();
+    shelf.offer("1.0.0", unchanged);
+    let daemon = shelf.daemon();
+    fs::write(shelf.catalog().join("catalog.json"), "{not json").unwrap();
+    assert_ne!(daemon.run(&["refresh"]).exit, 0);
+    let list = daemon.run(&["list"]);
+    assert!(list.ok().contains("echo"), "what was known stays: {}", list.stdout);
+    assert!(list.stderr.contains("portcullis operations --data-dir"), "{}", list.stderr);
+}
+
+#[test]
+fn a_daemon_that_goes_away_leaves_the_operation_named() {
+    let shelf = Shelf::new();
+    shelf.offer("1.0.0", unchanged);
+    let daemon = shelf.daemon();
+    // Without its bytes, the installation is begun again and again.
+    fs::remove_dir_all(shelf.catalog().join("artifacts")).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| daemon.run(&["install", "echo", "--yes", "--timeout", "60"]));
+        while !daemon.run(&["operations"]).ok().contains("install") {}
+        let pid = daemon.process.id().to_string();
+        assert!(Command::new("sh").args(["-c", "kill -KILL \"$0\"", &pid]).status().unwrap().success());
+        let left = waiting.join().unwrap();
+        left.failed(6, "was accepted, but then");
+        assert!(left.stderr.contains("it goes on when the daemon is back"), "{}", left.stderr);
+    });
+}
+
+#[test]
+fn a_daemon_that_starts_or_stops_is_not_called_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().to_str().unwrap();
+    let path = folder.path().join("lock");
+    fs::write(&path, std::process::id().to_string()).unwrap();
+    let lock = fs::File::open(&path).unwrap();
+    portcullis(&["--data-dir", data_dir, "list"], "").failed(6, "no daemon runs on");
+    lock.lock().unwrap();
+    portcullis(&["--data-dir", data_dir, "list"], "").failed(6, "is starting or stopping");
+}
+
+#[test]
+fn commands_without_a_daemon_do_not_offer_to_find_one() {
+    for command in
+        [&["demo", "--help"][..], &["connector", "pack", "--help"], &["catalog", "build", "--help"]]
+    {
+        let help = portcullis(command, "");
+        assert!(help.ok().contains("--json"), "{}", help.stdout);
+        for hidden in ["--data-dir", "--endpoint", "--token-file"] {
+            assert!(!help.stdout.contains(hidden), "{hidden} is in {}", help.stdout);
+        }
+    }
+    assert!(portcullis(&["list", "--help"], "").ok().contains("--data-dir"));
+    let bundle = fixtures("catalog/v1/artifacts/echo/1.0.0/echo-1.0.0.tar.gz");
+    portcullis(&["--data-dir", "/nowhere", "connector", "inspect", &bundle], "").ok();
 }
