@@ -27,11 +27,12 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let key = &options.key;
     let mut connector = accept(client, key, enabled).await?;
-    let wanted = if enabled { Standing::Started } else { Standing::SwitchedOff };
     let started = Instant::now();
-    while !options.wait.no_wait && !has_settled(&connector, enabled) {
+    while !options.wait.no_wait && !has_settled(client, &connector, enabled).await? {
         if started.elapsed() >= Duration::from_secs(options.wait.timeout) {
-            return Err(Failure::new(Exit::Conflict, format!("{key} is still {}", state(&connector)))
+            let message =
+                format!("the switch of {key} was turned, but it has not settled: {}", state(&connector));
+            return Err(Failure::new(Exit::Conflict, message)
                 .with_hint(format!("look again with: {}", client.command(&format!("show {key}")))));
         }
         tokio::time::sleep(LOOK).await;
@@ -43,10 +44,15 @@ pub(super) async fn run(
         return Err(Failure::coded(code, format!("{key} is switched on but does not start"), false)
             .with_hint(format!("see how it stands with: {}", client.command(&format!("show {key}")))));
     }
+    if enabled && !options.wait.no_wait && standing != Standing::Started {
+        let message = format!("{key} is switched on, but it does not run: {}", state(&connector));
+        return Err(Failure::new(Exit::Refused, message)
+            .with_hint(format!("see how it stands with: {}", client.command(&format!("show {key}")))));
+    }
     output.document(&connector);
     let switched = if enabled { "on" } else { "off" };
     output.line(format!("switched {switched} {key}"));
-    if enabled && standing == wanted {
+    if enabled && standing == Standing::Started {
         output.note(format!("next: {}", client.command(&format!("capabilities {key}"))));
     } else if !enabled {
         output.note(format!("switch it on again with: {}", client.command(&format!("enable {key}"))));
@@ -54,13 +60,18 @@ pub(super) async fn run(
     Ok(())
 }
 
-fn has_settled(connector: &dto::Connector, enabled: bool) -> bool {
+/// Whether the switch has done its work. A connector is called stopped as soon as
+/// it is to stop; it is off once none of its routes answers.
+async fn has_settled(client: &Client, connector: &dto::Connector, enabled: bool) -> Result<bool, Failure> {
     match Standing::of(connector) {
-        Standing::Started => enabled,
-        Standing::Failed => enabled,
-        Standing::Starting => false,
-        _ => true,
+        Standing::Started | Standing::Failed if enabled => return Ok(true),
+        Standing::Started | Standing::Starting => return Ok(false),
+        _ if enabled => return Ok(true),
+        _ => {}
     }
+    let answer = client.get(&["v1", "routes"]).await?;
+    let mut routes = answer["routes"].as_array().into_iter().flatten();
+    Ok(!routes.any(|route| route["connectorKey"] == connector.key.as_str() && route["status"] == "active"))
 }
 
 /// Repeated once when only the connector's revision moved on: the switch is to be

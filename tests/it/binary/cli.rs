@@ -297,6 +297,9 @@ fn the_switch_is_turned_and_told() {
     daemon.run(&["install", "echo", "--yes"]).ok();
 
     assert!(daemon.run(&["disable", "echo"]).ok().contains("switched off echo"));
+    // Off is off: no route is left that answers.
+    let routes = daemon.run(&["--json", "routes"]).json()["routes"].clone();
+    assert!(routes.as_array().unwrap().iter().all(|route| route["status"] != "active"), "{routes}");
     assert!(listed(&daemon).contains("installed, switched off"));
     for args in [&["list"][..], &["show", "echo"]] {
         let shown = daemon.run(args);
