@@ -91,7 +91,7 @@ pub struct ServeArgs {
     )]
     pub development_hosts: Vec<String>,
 
-    /// The most memory one call may use, in MiB, whatever its connector asks for
+    /// The most memory one call may use, in MiB, whatever its connector asks for [default: 512]
     #[arg(
         long,
         env = "PORTCULLIS_MAX_MEMORY_MIB",
@@ -100,7 +100,7 @@ pub struct ServeArgs {
     )]
     pub max_memory_mib: Option<u64>,
 
-    /// The most table elements one call may use
+    /// The most table elements one call may use [default: 100000]
     #[arg(
         long,
         env = "PORTCULLIS_MAX_TABLE_ELEMENTS",
@@ -109,7 +109,7 @@ pub struct ServeArgs {
     )]
     pub max_table_elements: Option<u64>,
 
-    /// The most CPU time one call may use, in milliseconds
+    /// The most CPU time one call may use, in milliseconds [default: 60000]
     #[arg(
         long,
         env = "PORTCULLIS_MAX_CPU_MS",
@@ -118,7 +118,7 @@ pub struct ServeArgs {
     )]
     pub max_cpu_ms: Option<u64>,
 
-    /// The longest one call may take, in milliseconds
+    /// The longest one call may take, in milliseconds [default: 120000]
     #[arg(
         long,
         env = "PORTCULLIS_MAX_WALL_MS",
@@ -127,7 +127,7 @@ pub struct ServeArgs {
     )]
     pub max_wall_ms: Option<u64>,
 
-    /// The most calls of one connector at the same time
+    /// The most calls of one connector at the same time [default: 256]
     #[arg(
         long,
         env = "PORTCULLIS_MAX_CONCURRENT_CALLS",
@@ -136,7 +136,7 @@ pub struct ServeArgs {
     )]
     pub max_concurrent_calls: Option<u32>,
 
-    /// The largest answer of one call, in KiB
+    /// The largest answer of one call, in KiB [default: 10240]
     #[arg(
         long,
         env = "PORTCULLIS_MAX_RESPONSE_KIB",
@@ -145,7 +145,7 @@ pub struct ServeArgs {
     )]
     pub max_response_kib: Option<u64>,
 
-    /// The most instances, and so calls, of all connectors at the same time
+    /// The most instances, and so calls, of all connectors at the same time [default: 1000]
     #[arg(
         long,
         env = "PORTCULLIS_POOL_SIZE",

@@ -29,7 +29,8 @@ pub(super) async fn show(State(state): State<Arc<ApiState>>, target: Target) -> 
     let key = ConnectorKey::parse(target.thing(&VERB_NAMES)?)?;
     let market = state.market().map_err(declared)?;
     let (connector, runtime) = market.connector(&state.scope.scope(), &key).await.map_err(declared)?;
-    body::json(StatusCode::OK, &dto::Connector::new(connector, runtime))
+    let installed = market.installed_release(&connector).await.map_err(declared)?;
+    body::json(StatusCode::OK, &dto::Connector::new(connector, runtime).with_installed(installed))
 }
 
 pub(super) async fn command(

@@ -17,6 +17,7 @@ use crate::{
         error::Error,
         id::{ConnectorKey, OperationId},
         operation::{Operation, OperationScope},
+        release::Release,
         snapshot::PublicSnapshot,
     },
     market::{Accepted, Application, ConnectorMutation, Mutation},
@@ -41,6 +42,12 @@ pub trait Market: Send + Sync {
         scope: &OperationScope,
         key: &ConnectorKey,
     ) -> Result<(Connector, Option<ConnectorRuntime>), Error>;
+
+    /// The release in place, where the catalog offers another and the evidence of
+    /// what was installed is still there.
+    async fn installed_release(&self, _connector: &Connector) -> Result<Option<Release>, Error> {
+        Ok(None)
+    }
 
     /// One operation, if `scope` may see it.
     async fn operation(&self, scope: &OperationScope, id: &OperationId) -> Result<Operation, Error>;
@@ -82,6 +89,10 @@ impl Market for Application {
         key: &ConnectorKey,
     ) -> Result<(Connector, Option<ConnectorRuntime>), Error> {
         self.connector_view(scope, key).await
+    }
+
+    async fn installed_release(&self, connector: &Connector) -> Result<Option<Release>, Error> {
+        self.installed_release(connector).await
     }
 
     async fn operation(&self, scope: &OperationScope, id: &OperationId) -> Result<Operation, Error> {

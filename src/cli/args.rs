@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::{
     call, capabilities,
@@ -12,7 +12,7 @@ use super::{
     exit::{EXIT_CODES, Failure},
     install, list, operations,
     output::Output,
-    refresh, routes, show, uninstall,
+    refresh, routes, show, switch, uninstall,
 };
 use crate::config::ServeArgs;
 
@@ -24,6 +24,31 @@ pub(super) struct Arguments {
     pub(super) client: ClientOptions,
     #[command(subcommand)]
     pub(super) command: Command,
+}
+
+/// Commands that ask no running daemon: what finds one is taken everywhere, so
+/// that it may stand before the command, but says nothing to them.
+const WITHOUT_DAEMON: [&str; 3] = ["demo", "connector", "catalog"];
+
+impl Arguments {
+    /// What this process was started with; ends it where that is wrong.
+    pub(super) fn of_this_process() -> Self {
+        let matches = Self::grammar().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    fn grammar() -> clap::Command {
+        let mut grammar = Self::command();
+        let hidden: Vec<clap::Arg> = grammar
+            .get_arguments()
+            .filter(|arg| arg.is_global_set() && arg.get_id() != "json")
+            .map(|arg| arg.clone().hide(true))
+            .collect();
+        for name in WITHOUT_DAEMON {
+            grammar = grammar.mut_subcommand(name, |command| command.args(hidden.clone()));
+        }
+        grammar
+    }
 }
 
 /// How a command finds the daemon, and how it speaks.
@@ -68,17 +93,21 @@ pub(super) enum Command {
 pub(super) enum ClientCommand {
     /// Read the catalogs again
     Refresh(WaitOptions),
-    /// List connectors
+    /// List connectors, and what the catalog has newer
     List(ListOptions),
-    /// Show a connector: permissions, hosts, limits, digest, versions, runtime
+    /// Show a connector: what it reaches and takes, digest, versions, runtime
     Show {
         /// The connector's key
         key: String,
     },
-    /// Install or update a connector; shows its permissions first
+    /// Install or update connectors; shows what they reach and take first
     Install(InstallOptions),
     /// Remove a connector
     Uninstall(UninstallOptions),
+    /// Switch an installed connector on
+    Enable(SwitchOptions),
+    /// Switch an installed connector off; it stays installed
+    Disable(SwitchOptions),
     /// List operations, or show one
     Operations {
         /// The operation's id
@@ -103,6 +132,8 @@ impl ClientCommand {
             Self::Show { key } => show::run(client, output, &key).await,
             Self::Install(options) => install::run(client, output, options).await,
             Self::Uninstall(options) => uninstall::run(client, output, options).await,
+            Self::Enable(options) => switch::run(client, output, options, true).await,
+            Self::Disable(options) => switch::run(client, output, options, false).await,
             Self::Operations { id } => operations::run(client, output, id.as_deref()).await,
             Self::Capabilities { name } => capabilities::run(client, output, name.as_deref()).await,
             Self::Call(options) => call::run(client, output, options).await,
@@ -139,16 +170,30 @@ pub(super) struct ListOptions {
 
 #[derive(Args, Debug)]
 pub(super) struct InstallOptions {
-    /// The connector's key
-    pub(super) key: String,
+    /// The keys of the connectors
+    #[arg(value_name = "KEY", required = true)]
+    pub(super) keys: Vec<String>,
 
-    /// Agree to the permissions without being asked; needed where there is no terminal
+    /// Agree to what they reach and take without being asked; needed where there is no terminal
     #[arg(long, short)]
     pub(super) yes: bool,
 
-    /// Install even when this very release is in place
+    /// Install even when this very release is in place, or other bytes of the same version
     #[arg(long)]
     pub(super) reinstall: bool,
+
+    /// Install even when the catalog offers an older version than the one in place
+    #[arg(long)]
+    pub(super) downgrade: bool,
+
+    #[command(flatten)]
+    pub(super) wait: WaitOptions,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SwitchOptions {
+    /// The connector's key
+    pub(super) key: String,
 
     #[command(flatten)]
     pub(super) wait: WaitOptions,
@@ -188,7 +233,6 @@ mod tests {
 
     #[test]
     fn the_grammar_holds_together() {
-        use clap::CommandFactory as _;
-        Arguments::command().debug_assert();
+        Arguments::grammar().debug_assert();
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use serde_json::{Map, Value};
 
-use super::{args::CallOptions, client, client::Client, exit::Failure, output::Output};
+use super::{args::CallOptions, capabilities, client, client::Client, exit::Failure, output::Output};
 use crate::{
     api::dto,
     domain::{capability::Content, error::ErrorCode},
@@ -20,24 +20,39 @@ pub(super) async fn run(client: &Client, output: Output, options: CallOptions) -
             json(&text)?
         }
         (Some(text), _) => json(text)?,
-        (None, false) => fields(client, &options).await?,
+        (None, false) => match fields(client, &options).await {
+            Err(failure) => return Err(explain(client, &options.id, failure).await),
+            Ok(input) => input,
+        },
         (None, true) => Value::Object(Map::new()),
     };
     let body = dto::CallBody { input, deadline_ms: options.deadline_ms };
-    let answer = client.call(&options.id, &body).await.map_err(|failure| {
-        if failure.is(ErrorCode::CapabilityNotFound) {
-            failure.with_hint("see what can be called with: portcullis capabilities")
-        } else if failure.is(ErrorCode::CapabilityInputInvalid) {
-            failure.with_hint(format!("see its input with: portcullis capabilities {}", options.id))
-        } else {
-            failure
-        }
-    })?;
+    let answer = match client.call(&options.id, &body).await {
+        Err(failure) => return Err(explain(client, &options.id, failure).await),
+        Ok(answer) => answer,
+    };
     output.document(&answer);
     if !output.is_json() {
         print(output, &client::parse(answer)?);
     }
     Ok(())
+}
+
+/// What a person can do about it.
+async fn explain(client: &Client, id: &str, failure: Failure) -> Failure {
+    if failure.is(ErrorCode::CapabilityInputInvalid) {
+        let look = client.command(&format!("capabilities {id}"));
+        return failure.with_hint(format!("see its input with: {look}"));
+    }
+    if !failure.is(ErrorCode::CapabilityNotFound) {
+        return failure;
+    }
+    let failure =
+        failure.with_hint(format!("see what can be called with: {}", client.command("capabilities")));
+    match id.rsplit_once('.') {
+        Some((key, _)) => capabilities::explained(client, key, failure).await,
+        None => failure,
+    }
 }
 
 fn json(text: &str) -> Result<Value, Failure> {

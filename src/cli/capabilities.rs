@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{
     client::Client,
     exit::{Exit, Failure},
-    output::{Output, headline},
+    output::{Output, cell},
+    standing::Standing,
 };
 
 pub(super) async fn run(client: &Client, output: Output, name: Option<&str>) -> Result<(), Failure> {
@@ -22,16 +23,15 @@ pub(super) async fn run(client: &Client, output: Output, name: Option<&str>) -> 
         }
         capabilities.retain(|one| connector(one) == name);
         if capabilities.is_empty() {
-            return Err(Failure::new(
-                Exit::NotFound,
-                format!("no active connector {name:?}, and no capability of that id"),
-            )
-            .with_hint("see what there is with: portcullis capabilities; install with: portcullis install"));
+            return Err(unknown(client, name).await);
         }
     }
     output.document(&json!({ "capabilities": capabilities }));
     if capabilities.is_empty() {
-        output.note("nothing can be called; install something with: portcullis install");
+        output.note(format!(
+            "nothing can be called; see what can be installed with: {}",
+            client.command("list")
+        ));
         return Ok(());
     }
     let rows: Vec<[String; 3]> = capabilities
@@ -40,13 +40,43 @@ pub(super) async fn run(client: &Client, output: Output, name: Option<&str>) -> 
             [
                 text(&one["id"]).to_owned(),
                 text(&one["version"]).to_owned(),
-                headline(text(&one["description"]), 80),
+                cell(text(&one["description"]), 80),
             ]
         })
         .collect();
     output.table(["ID", "VERSION", "WHAT IT DOES"], &rows);
-    output.note("next: portcullis capabilities ID shows the input; portcullis call ID calls it");
+    output.note(format!(
+        "next: {} shows the input; {} calls it",
+        client.command("capabilities ID"),
+        client.command("call ID")
+    ));
     Ok(())
+}
+
+/// Why nothing can be called of `name`: a connector, or a capability of one.
+async fn unknown(client: &Client, name: &str) -> Failure {
+    let failure =
+        Failure::new(Exit::NotFound, format!("no active connector {name:?}, and no capability of that id"))
+            .with_hint(format!(
+                "see what can be called with: {}; what can be installed with: {}",
+                client.command("capabilities"),
+                client.command("list")
+            ));
+    let owner = name.rsplit_once('.').map_or(name, |(connector, _)| connector);
+    explained(client, owner, failure).await
+}
+
+/// Says of a failure to find what a connector offers why that connector does not
+/// answer, where that is known.
+pub(super) async fn explained(client: &Client, key: &str, failure: Failure) -> Failure {
+    let Ok(connector) = client.connector(key).await else { return failure };
+    match Standing::of(&connector).obstacle(client, key) {
+        Some((what, hint)) => Failure { message: what, ..failure }.with_hint(hint),
+        None => failure.with_hint(format!(
+            "see what {key} offers with: {}",
+            client.command(&format!("capabilities {key}"))
+        )),
+    }
 }
 
 fn text(value: &Value) -> &str {

@@ -7,11 +7,13 @@ use super::{
     client,
     client::Client,
     exit::Failure,
-    output::{Output, headline},
-    progress::word,
-    refresh::has_update,
+    output::{Output, cell},
+    standing::{Offer, Standing, state},
 };
-use crate::{api::dto, domain::catalog::CatalogState};
+use crate::{
+    api::dto,
+    domain::{catalog::CatalogState, operation::OperationKind},
+};
 
 pub(super) async fn run(client: &Client, output: Output, options: ListOptions) -> Result<(), Failure> {
     let mut answer = client.get(&["v1", "connector-market"]).await?;
@@ -23,44 +25,61 @@ pub(super) async fn run(client: &Client, output: Output, options: ListOptions) -
     output.document(&answer);
     let snapshot: dto::Snapshot = client::parse(answer)?;
     let rows: Vec<[String; 5]> = snapshot.connectors.iter().map(row).collect();
+    let stale = snapshot.catalog_state == CatalogState::Stale;
     if rows.is_empty() {
         output.note(if options.installed {
-            "nothing is installed; see what there is with: portcullis list"
+            format!("nothing is installed; see what there is with: {}", client.command("list"))
+        } else if stale && !last_refresh_failed(&snapshot) {
+            format!("no catalog was read yet; read it with: {}", client.command("refresh"))
+        } else if stale {
+            unread(client)
         } else {
-            "the catalog is empty; read it with: portcullis refresh"
+            EMPTY.to_owned()
         });
         return Ok(());
     }
     output.table(["KEY", "OFFERED", "INSTALLED", "STATE", "WHAT IT DOES"], &rows);
-    if snapshot.catalog_state == CatalogState::Stale {
-        output.note("the catalog is stale; read it again with: portcullis refresh");
+    for connector in &snapshot.connectors {
+        if let (standing @ Standing::SwitchedOff, key) = (Standing::of(connector), &connector.key)
+            && let Some((what, hint)) = standing.obstacle(client, key)
+        {
+            output.note(format!("{what}; {hint}"));
+        }
+    }
+    if stale {
+        output.note(unread(client));
     }
     Ok(())
 }
 
+/// What is said of a catalog without connectors.
+pub(super) const EMPTY: &str = "the catalog lists nothing; is serve started with --catalog DIR|URL?";
+
+fn last_refresh_failed(snapshot: &dto::Snapshot) -> bool {
+    let refreshes = snapshot.operations.iter().filter(|one| one.kind == OperationKind::RefreshCatalog);
+    refreshes.max_by_key(|one| one.updated_at).is_some_and(|last| last.state == "failed")
+}
+
+fn unread(client: &Client) -> String {
+    format!(
+        "the last reading of the catalog failed, this is what was known before; \
+         see why with: {}; read it again with: {}",
+        client.command("operations"),
+        client.command("refresh")
+    )
+}
+
 fn row(connector: &dto::Connector) -> [String; 5] {
-    let mut installed = connector.installation.installed_version.clone().unwrap_or_else(|| "-".into());
-    if has_update(connector) {
-        installed.push_str(" (update)");
-    }
+    let installed = match Offer::of(connector) {
+        Offer::First => "-".to_owned(),
+        offer => offer.describe(connector),
+    };
     let manifest = &connector.release.manifest;
     [
         connector.key.clone(),
         connector.release.version.clone(),
         installed,
         state(connector),
-        headline(manifest.description.as_deref().unwrap_or(&manifest.display_name), 60),
+        cell(manifest.description.as_deref().unwrap_or(&manifest.display_name), 60),
     ]
-}
-
-/// Installation and runtime in one word or two.
-pub(super) fn state(connector: &dto::Connector) -> String {
-    let installation = connector.installation.state.replace('_', " ");
-    match &connector.runtime {
-        Some(runtime) => format!("{installation}, {}", runtime.state),
-        None if installation == "not installed" && word(&connector.compatibility.state) != "supported" => {
-            word(&connector.compatibility.state)
-        }
-        None => installation,
-    }
 }

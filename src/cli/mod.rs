@@ -6,6 +6,7 @@
 //! (`output`, `progress`), and how the process ends (`exit`). What may not:
 //! a way around the API.
 
+mod access;
 mod args;
 mod call;
 mod capabilities;
@@ -25,11 +26,11 @@ pub mod report;
 mod routes;
 mod serve;
 mod show;
+mod standing;
+mod switch;
 mod uninstall;
 
 use std::process::ExitCode;
-
-use clap::Parser as _;
 
 pub use exit::{Exit, exit_of};
 
@@ -44,7 +45,7 @@ use report::Report;
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::of_this_process();
     let output = Output::new(arguments.client.json);
     match run(arguments, output) {
         Ok(()) => Exit::Ok.into(),

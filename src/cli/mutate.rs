@@ -35,7 +35,7 @@ pub(super) async fn follow(
 ) -> Result<dto::Operation, Failure> {
     let id = operation.operation_id.clone();
     if options.no_wait {
-        output.note(format!("accepted; follow it with: portcullis operations {id}"));
+        output.note(format!("accepted; follow it with: {}", look(client, &id)));
         return Ok(operation);
     }
     let progress = Progress::start(output, &word(&operation.kind));
@@ -44,20 +44,34 @@ pub(super) async fn follow(
     while operation.is_active() {
         progress.show(&operation);
         if started.elapsed() >= Duration::from_secs(options.timeout) {
-            return Err(still_running(&operation));
+            return Err(still_running(client, &operation));
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(LATER_LOOKS);
-        operation = client.operation(&id).await?;
+        operation = client.operation(&id).await.map_err(|failure| left_alone(client, &id, failure))?;
     }
     drop(progress);
     if operation.state == "failed" {
-        return Err(failed(&operation));
+        return Err(failed(client, &operation));
     }
     Ok(operation)
 }
 
-fn still_running(operation: &dto::Operation) -> Failure {
+fn look(client: &Client, id: &str) -> String {
+    client.command(&format!("operations {id}"))
+}
+
+/// The daemon went away while the operation was waited for.
+fn left_alone(client: &Client, id: &str, failure: Failure) -> Failure {
+    if failure.exit != Exit::Unreachable {
+        return failure;
+    }
+    let message = format!("operation {id} was accepted, but then {}", failure.message);
+    Failure { message, ..failure }
+        .with_hint(format!("it goes on when the daemon is back; follow it with: {}", look(client, id)))
+}
+
+fn still_running(client: &Client, operation: &dto::Operation) -> Failure {
     let last = match &operation.failure {
         Some(failure) => format!("; its last attempt ended with: {} [{}]", failure.message, failure.code),
         None => String::new(),
@@ -67,17 +81,15 @@ fn still_running(operation: &dto::Operation) -> Failure {
         word(&operation.stage),
         operation.attempt
     );
-    Failure::new(Exit::Conflict, message).with_hint(format!(
-        "it goes on by itself; follow it with: portcullis operations {}",
-        operation.operation_id
-    ))
+    Failure::new(Exit::Conflict, message)
+        .with_hint(format!("it goes on by itself; follow it with: {}", look(client, &operation.operation_id)))
 }
 
-fn failed(operation: &dto::Operation) -> Failure {
+fn failed(client: &Client, operation: &dto::Operation) -> Failure {
     let outcome = operation.failure_code.clone().unwrap_or_default();
     match &operation.failure {
         Some(failure) => Failure::coded(failure.code.clone(), failure.message.clone(), false),
         None => Failure::coded(outcome, "the operation failed".to_owned(), false),
     }
-    .with_hint(format!("more about it: portcullis operations {}", operation.operation_id))
+    .with_hint(format!("more about it: {}", look(client, &operation.operation_id)))
 }

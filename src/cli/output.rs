@@ -119,6 +119,11 @@ fn clean(text: &str) -> String {
         .collect()
 }
 
+/// The first line of a text, shortened where a terminal has only so much room.
+pub(super) fn cell(text: &str, characters: usize) -> String {
+    headline(text, if io::stdout().is_terminal() { characters } else { usize::MAX })
+}
+
 /// The first line of a text, shortened.
 pub(super) fn headline(text: &str, characters: usize) -> String {
     let line = text.lines().next().unwrap_or_default();

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::{args::WaitOptions, client, client::Client, exit::Failure, mutate, output::Output};
+use super::{
+    args::WaitOptions, client, client::Client, exit::Failure, list::EMPTY, mutate, output::Output,
+    standing::Offer,
+};
 use crate::{api::dto, domain::error::ErrorCode};
 
 /// How often a refresh is asked for again because the revision moved on: reading
@@ -17,23 +20,30 @@ pub(super) async fn run(client: &Client, output: Output, options: WaitOptions) -
         return Ok(());
     }
     let snapshot = client.snapshot().await?;
-    let updates: Vec<&str> = snapshot
-        .connectors
-        .iter()
-        .filter(|connector| has_update(connector))
-        .map(|connector| connector.key.as_str())
-        .collect();
+    let offered = |what: Offer| -> Vec<&str> {
+        let connectors = snapshot.connectors.iter().filter(|one| Offer::of(one) == what);
+        connectors.map(|connector| connector.key.as_str()).collect()
+    };
+    let (updates, downgrades) = (offered(Offer::Update), offered(Offer::Downgrade));
+    let other_bytes = offered(Offer::OtherBytes);
     output.document(&json!({
         "operation": operation,
         "catalogState": snapshot.catalog_state,
         "connectors": snapshot.connectors.len(),
         "updates": updates,
+        "downgrades": downgrades,
+        "otherBytes": other_bytes,
     }));
-    output.line(format!("{} connectors in the catalog", snapshot.connectors.len()));
-    if !updates.is_empty() {
-        output.line(format!("updates: {}", updates.join(", ")));
+    let count = snapshot.connectors.len();
+    output.line(format!("{count} connector{} in the catalog", if count == 1 { "" } else { "s" }));
+    for (what, keys) in
+        [("updates", updates), ("downgrades", downgrades), ("same version, other bytes", other_bytes)]
+    {
+        if !keys.is_empty() {
+            output.line(format!("{what}: {}", keys.join(", ")));
+        }
     }
-    output.note("next: portcullis list");
+    output.note(if count == 0 { EMPTY.to_owned() } else { format!("next: {}", client.command("list")) });
     Ok(())
 }
 
@@ -54,13 +64,4 @@ async fn try_accept(client: &Client, client_request_id: &str) -> Result<dto::Mut
         expected_revision: client.snapshot().await?.revision,
     };
     client::parse(client.post(&["v1", "connector-market:refresh"], &body).await?)
-}
-
-/// Whether the catalog offers another release than the one in place.
-pub(super) fn has_update(connector: &dto::Connector) -> bool {
-    connector
-        .installation
-        .installed_release_digest
-        .as_ref()
-        .is_some_and(|installed| *installed != connector.release.release_digest)
 }

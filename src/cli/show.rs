@@ -1,18 +1,54 @@
-//! `portcullis show`, and the permissions that `install` shows as well.
+//! `portcullis show`.
 
 use super::{
-    client, client::Client, exit::Failure, list::state, output::Output, progress::word, refresh::has_update,
+    access, client,
+    client::Client,
+    exit::Failure,
+    output::Output,
+    progress::word,
     report::size,
+    standing::{Offer, Standing, authorization_warning, lacks_authorization, state},
 };
-use crate::{api::dto, domain::manifest::CredentialPlacement};
+use crate::api::dto;
 
 pub(super) async fn run(client: &Client, output: Output, key: &str) -> Result<(), Failure> {
     let answer = client.get(&["v1", "connector-market", "connectors", key]).await?;
     output.document(&answer);
     let connector: dto::Connector = client::parse(answer)?;
     overview(output, &connector);
-    permissions(output, &connector.release);
-    next(output, &connector);
+    for line in access::lines(&connector) {
+        output.line(line);
+    }
+    if !output.is_json() {
+        because(client, output, &connector).await?;
+        next(client, output, &connector);
+    }
+    Ok(())
+}
+
+fn failure_code(connector: &dto::Connector) -> Option<&String> {
+    let runtime = connector.runtime.as_ref().and_then(|runtime| runtime.failure_code.as_ref());
+    connector.installation.failure_code.as_ref().or(runtime)
+}
+
+/// The last operation that failed, where the connector bears a failure.
+async fn because(client: &Client, output: Output, connector: &dto::Connector) -> Result<(), Failure> {
+    if failure_code(connector).is_none() {
+        return Ok(());
+    }
+    let operations = client.snapshot().await?.operations;
+    let last = operations
+        .iter()
+        .filter(|one| one.connector_key.as_ref() == Some(&connector.key) && one.state == "failed")
+        .max_by_key(|one| one.updated_at);
+    if let Some((operation, failure)) = last.and_then(|one| Some((one, one.failure.as_ref()?))) {
+        let kind = word(&operation.kind);
+        output.line(format!("last failure   {kind}: {} [{}]", failure.message, failure.code));
+        let look = client.command(&format!("operations {}", operation.operation_id));
+        output.note(format!("more about it: {look}"));
+    } else {
+        output.note(format!("what failed may stand in: {}", client.command("operations")));
+    }
     Ok(())
 }
 
@@ -24,6 +60,10 @@ fn overview(output: Output, connector: &dto::Connector) {
         output.line(format!("  {description}"));
     }
     output.line(format!("offered        {} ({})", release.version, word(&release.status)));
+    let offer = Offer::of(connector);
+    if matches!(offer, Offer::Update | Offer::Downgrade | Offer::OtherBytes) {
+        output.line(format!("  would be     {}", offer.describe(connector)));
+    }
     output.line(format!("  published    {}", release.published_at));
     output.line(format!("  digest       sha256:{}", release.release_digest));
     output.line(format!(
@@ -44,9 +84,7 @@ fn overview(output: Output, connector: &dto::Connector) {
         output.line(format!("  installed    {version}"));
         output.line(format!("  digest       sha256:{digest}"));
     }
-    let failures =
-        [&installation.failure_code, connector.runtime.as_ref().map_or(&None, |one| &one.failure_code)];
-    for failure in failures.into_iter().flatten() {
+    if let Some(failure) = failure_code(connector) {
         output.line(format!("  failure      {failure}"));
     }
     output.line(format!(
@@ -54,59 +92,34 @@ fn overview(output: Output, connector: &dto::Connector) {
         word(&connector.authorization.state),
         word(&manifest.authorization_kind)
     ));
-}
-
-/// What the release asks for: enforced, not only shown.
-pub(super) fn permissions(output: Output, release: &dto::Release) {
-    for line in permission_lines(release) {
-        output.line(line);
+    if lacks_authorization(connector) {
+        output.line(format!("  {}", authorization_warning(connector)));
     }
 }
 
-/// As [`permissions`], for whoever prints elsewhere.
-pub(super) fn permission_lines(release: &dto::Release) -> Vec<String> {
-    let access = &release.manifest.access;
-    let list = |names: &[String], none: &str| {
-        if names.is_empty() { none.to_owned() } else { names.join(", ") }
-    };
-    let mut lines = vec![
-        format!("permissions    {}", list(&release.manifest.permissions, "none")),
-        format!("  hosts        {}", list(&access.allowed_hosts, "none: it reaches no network")),
-    ];
-    lines.push(match &access.credential {
-        None => "  credential   none".to_owned(),
-        Some(credential) => {
-            let place = match &credential.placement {
-                CredentialPlacement::Header { name, .. } => format!("the header {name}"),
-                CredentialPlacement::Query { name } => format!("the parameter {name}"),
-            };
-            format!("  credential   put by the host into {place}, for {}", credential.hosts.join(", "))
-        }
-    });
-    let limits = &access.limits;
-    let asked: Vec<String> = [
-        limits.memory_bytes.map(|count| format!("{} memory", size(count))),
-        limits.cpu_ms.map(|ms| format!("{ms} ms CPU")),
-        limits.wall_ms.map(|ms| format!("{ms} ms in all")),
-        limits.concurrent_calls.map(|count| format!("{count} calls at once")),
-        limits.response_bytes.map(|count| format!("{} answer", size(count))),
-        limits.table_elements.map(|count| format!("{count} table elements")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    lines.push(format!("  limits       {}", list(&asked, "the host's defaults")));
-    lines
-}
-
-fn next(output: Output, connector: &dto::Connector) {
+fn next(client: &Client, output: Output, connector: &dto::Connector) {
     let key = &connector.key;
-    match connector.installation.state.as_str() {
-        "not_installed" => output.note(format!("next: portcullis install {key}")),
-        "installed" if has_update(connector) => {
-            output.note(format!("next: portcullis install {key} updates it"));
+    let standing = Standing::of(connector);
+    let install = |more: &str| client.command(&format!("install {key}{more}"));
+    match (standing, Offer::of(connector)) {
+        (Standing::NotInstalled, _) => output.note(format!("next: {}", install(""))),
+        (Standing::Unsettled, _) => {}
+        (_, Offer::Update) => output.note(format!("next: {} updates it", install(""))),
+        (_, Offer::Downgrade) => {
+            output.note(format!("the catalog is behind; {} goes back to it", install(" --downgrade")));
         }
-        "installed" => output.note(format!("next: portcullis capabilities {key}")),
+        (_, Offer::OtherBytes) => {
+            output
+                .note(format!("a released version should not change; {} takes it", install(" --reinstall")));
+        }
+        (Standing::Started, _) => {
+            output.note(format!("next: {}", client.command(&format!("capabilities {key}"))));
+        }
         _ => {}
+    }
+    if standing == Standing::SwitchedOff
+        && let Some((_, hint)) = standing.obstacle(client, key)
+    {
+        output.note(hint);
     }
 }

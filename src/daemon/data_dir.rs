@@ -100,6 +100,17 @@ pub fn read_token(data_dir: &Path) -> Result<SecretString, Error> {
     Ok(token)
 }
 
+/// Whether a process that lives holds `data_dir`: a daemon that starts, runs or
+/// stops. The lock is tried only where that process lives, so that looking never
+/// keeps a daemon from starting; a system without `/proc` is not asked.
+#[must_use]
+pub fn is_held(data_dir: &Path) -> bool {
+    let path = data_dir.join(LOCK);
+    let pid: Option<u32> = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+    pid.is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists())
+        && File::open(&path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 /// The data directory, held by this process until it is dropped.
 #[derive(Debug)]
 pub struct DataDir {

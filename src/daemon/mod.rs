@@ -25,7 +25,7 @@ mod wakes;
 
 pub use boot::Daemon;
 pub use bootstrap::{Active, BOOTSTRAP_DEADLINE, Bootstrap, FENCE_DEADLINE, RECOVERY_WAIT};
-pub use data_dir::{DataDir, Endpoint, read_token};
+pub use data_dir::{DataDir, Endpoint, is_held, read_token};
 pub use events::Events;
 pub use gate::ActivationGate;
 pub use leases::{release_leases_of_earlier_boots, worker_id};

@@ -16,6 +16,7 @@ use crate::domain::{
     id::{ConnectorKey, OperationId},
     installation::Installation,
     operation::{Operation, OperationKind, OperationScope},
+    release::Release,
     revision::Revision,
     snapshot::PublicSnapshot,
 };
@@ -116,6 +117,19 @@ impl Application {
         let row = self.config.store.convergence(scope, key).await?;
         let runtime = row.map_or(ConnectorRuntime::Starting, |row| row.runtime(&self.config.boot_epoch));
         Ok((connector, Some(runtime)))
+    }
+
+    /// The release in place, where the catalog offers another; none when its
+    /// evidence is gone.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn installed_release(&self, connector: &Connector) -> Result<Option<Release>, Error> {
+        let installed = connector.installation.installed().map(|one| one.identity.release_digest);
+        match installed.filter(|digest| *digest != connector.release.release_digest) {
+            Some(digest) => self.config.store.installed_release(&connector.key, &digest).await,
+            None => Ok(None),
+        }
     }
 
     /// One operation, for whoever may see it.

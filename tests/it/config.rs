@@ -6,6 +6,7 @@ use clap::{Args, FromArgMatches};
 use portcullis::{
     config::{CatalogLocation, ServeArgs, ServeSettings},
     domain::{error::Error, error::ErrorCode},
+    sandbox::SandboxSettings,
 };
 
 /// The variables that these tests themselves may run under say nothing here.
@@ -112,4 +113,24 @@ fn an_unreadable_log_filter_is_refused() {
 #[test]
 fn no_refresh_interval_means_on_command_only() {
     assert_eq!(resolve(&["--catalog-refresh-interval", "0"]).expect("valid").catalog_refresh_interval, None);
+}
+
+#[test]
+fn the_help_tells_the_defaults_that_the_sandbox_decides() {
+    let command = ServeArgs::augment_args(clap::Command::new("serve"));
+    let sandbox = SandboxSettings::new("");
+    let most = sandbox.ceilings;
+    for (flag, default) in [
+        ("max-memory-mib", most.memory_bytes >> 20),
+        ("max-table-elements", most.table_elements),
+        ("max-cpu-ms", most.cpu_ms),
+        ("max-wall-ms", most.wall_ms),
+        ("max-concurrent-calls", u64::from(most.concurrent_calls)),
+        ("max-response-kib", most.response_bytes >> 10),
+        ("pool-size", u64::from(sandbox.pool_instances)),
+    ] {
+        let option = command.get_arguments().find(|arg| arg.get_long() == Some(flag)).expect(flag);
+        let help = option.get_help().expect(flag).to_string();
+        assert!(help.ends_with(&format!("[default: {default}]")), "--{flag}: {help}");
+    }
 }

@@ -56,6 +56,27 @@ impl Connector {
             revision: connector.revision.0,
         }
     }
+
+    /// Adds what the release in place may do, where the catalog offers another.
+    #[must_use]
+    pub fn with_installed(mut self, installed: Option<release::Release>) -> Self {
+        self.installation.installed_access = installed.map(|release| InstalledAccess {
+            access: (&release.manifest.implementation).into(),
+            permissions: Manifest::from(release.manifest).permissions,
+        });
+        self
+    }
+}
+
+/// What the release in place says it needs, reaches and takes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstalledAccess {
+    /// What it asked permission for.
+    pub permissions: Vec<String>,
+    /// What it reaches and takes.
+    #[serde(flatten)]
+    pub access: Access,
 }
 
 /// A release.
@@ -291,6 +312,10 @@ pub struct Installation {
     /// Its digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed_release_digest: Option<String>,
+    /// What that release may do; only where one connector is read, the catalog
+    /// offers another release, and what was installed is still known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installed_access: Option<InstalledAccess>,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_code: Option<String>,
@@ -305,6 +330,7 @@ impl From<&installation::Installation> for Installation {
             installed_version: installed.map(|one| one.identity.version.to_string()),
             installed_release_id: installed.map(|one| one.identity.release_id.as_str().to_owned()),
             installed_release_digest: installed.map(|one| one.identity.release_digest.to_string()),
+            installed_access: None,
             failure_code: installation.failure_code().map(|code| code.0.clone()),
         }
     }

@@ -14,7 +14,7 @@ pub use call::{CallAnswer, CallBody, Capabilities, Routes};
 pub use command::{Mutation, MutationBody, RefreshBody, RuntimeBody};
 pub use connector::{
     Access, Artifact, Authorization, Compatibility, Connector, Credential, Implementation, Installation,
-    Limits, Manifest, Release, Requirements, Runtime,
+    InstalledAccess, Limits, Manifest, Release, Requirements, Runtime,
 };
 pub use market::{Categories, Category, Listing, Page, Snapshot};
 pub use operation::{Failure, Operation, Target};

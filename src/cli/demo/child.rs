@@ -69,7 +69,7 @@ impl Child {
     pub(super) async fn client(&mut self) -> Result<Client, Failure> {
         let started = Instant::now();
         loop {
-            match announced(&self.data_dir) {
+            match announced(&self.data_dir, "") {
                 Ok(endpoint) => return Client::new(&endpoint, daemon::read_token(&self.data_dir)?),
                 Err(failure) if failure.exit != Exit::Unreachable => return Err(failure),
                 Err(_) => {}

@@ -6,10 +6,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        args::WaitOptions, client::Client, exit::Failure, install, mutate, refresh, show::permission_lines,
-        uninstall,
-    },
+    super::{access, args::WaitOptions, client::Client, exit::Failure, install, mutate, refresh, uninstall},
     editions::{FIRST, SECOND, artifact},
     site::{FEED_ENTRIES, Site},
     stage::{Stage, duration},
@@ -45,7 +42,7 @@ impl Story<'_> {
             let connector = self.client.connector(key).await?;
             expect(connector.installation.state == "not_installed", "nothing is installed yet")?;
             self.stage.detail(format!("{key} {}", connector.release.version));
-            for line in permission_lines(&connector.release) {
+            for line in access::lines(&connector) {
                 self.stage.detail(format!("  {line}"));
             }
         }
