@@ -1,5 +1,7 @@
 //! `portcullis list`.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{
@@ -25,6 +27,12 @@ pub(super) async fn run(client: &Client, output: Output, options: ListOptions) -
     output.document(&answer);
     let snapshot: dto::Snapshot = client::parse(answer)?;
     let rows: Vec<[String; 5]> = snapshot.connectors.iter().map(row).collect();
+    for (key, version) in unlisted(client, &snapshot).await? {
+        output.note(format!(
+            "{key} {version} runs, but no catalog lists it any more; remove it with: {}",
+            client.command(&format!("uninstall {key}"))
+        ));
+    }
     let stale = snapshot.catalog_state == CatalogState::Stale;
     if rows.is_empty() {
         output.note(if options.installed {
@@ -50,6 +58,17 @@ pub(super) async fn run(client: &Client, output: Output, options: ListOptions) -
         output.note(unread(client));
     }
     Ok(())
+}
+
+/// What runs although the snapshot does not show it: what no catalog lists is hidden.
+async fn unlisted(client: &Client, snapshot: &dto::Snapshot) -> Result<BTreeMap<String, String>, Failure> {
+    let answer = client.get(&["v1", "routes"]).await?;
+    let routes = answer["routes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let running = routes.iter().filter_map(|route| {
+        let text = |name: &str| Some(route[name].as_str()?.to_owned());
+        Some((text("connectorKey")?, text("version")?))
+    });
+    Ok(running.filter(|(key, _)| snapshot.connectors.iter().all(|one| one.key != *key)).collect())
 }
 
 /// What is said of a catalog without connectors.

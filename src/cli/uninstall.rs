@@ -28,18 +28,23 @@ pub(super) async fn accept(client: &Client, key: &str) -> Result<dto::Mutation, 
 }
 
 async fn try_accept(client: &Client, key: &str, client_request_id: &str) -> Result<dto::Mutation, Failure> {
-    let connector = client.connector(key).await?;
-    if connector.installation.state == "not_installed" {
-        return Err(Failure::coded(
-            ErrorCode::NotFound.as_str().to_owned(),
-            format!("{key} is not installed"),
-            false,
-        ));
-    }
+    let (expected_revision, expected_connector_revision) = match client.connector(key).await {
+        Ok(connector) if connector.installation.state == "not_installed" => {
+            return Err(Failure::coded(
+                ErrorCode::NotFound.as_str().to_owned(),
+                format!("{key} is not installed"),
+                false,
+            ));
+        }
+        Ok(connector) => (connector.revision, Some(connector.revision)),
+        // No catalog lists it, which hides it; what is installed can go all the same.
+        Err(failure) if failure.is(ErrorCode::NotFound) => (client.snapshot().await?.revision, None),
+        Err(failure) => return Err(failure),
+    };
     let body = dto::MutationBody {
         client_request_id: client_request_id.to_owned(),
-        expected_revision: connector.revision,
-        expected_connector_revision: Some(connector.revision),
+        expected_revision,
+        expected_connector_revision,
     };
     let target = format!("{key}:uninstall");
     client::parse(client.post(&["v1", "connector-market", "connectors", &target], &body).await?)

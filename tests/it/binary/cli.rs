@@ -418,3 +418,25 @@ fn commands_without_a_daemon_do_not_offer_to_find_one() {
     let bundle = fixtures("catalog/v1/artifacts/echo/1.0.0/echo-1.0.0.tar.gz");
     portcullis(&["--data-dir", "/nowhere", "connector", "inspect", &bundle], "").ok();
 }
+
+#[test]
+fn what_no_catalog_lists_any_more_is_told_of_and_can_be_removed() {
+    let shelf = Shelf::new();
+    shelf.offer("1.0.0", unchanged);
+    let daemon = shelf.daemon();
+    daemon.run(&["install", "echo", "--yes"]).ok();
+    let path = shelf.catalog().join("catalog.json");
+    let mut document: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    document["entries"] = json!([]);
+    document["sourceRevision"] = json!("emptied");
+    fs::write(&path, document.to_string()).unwrap();
+    daemon.run(&["refresh"]).ok();
+
+    let listed = daemon.run(&["list"]);
+    listed.ok();
+    assert!(listed.stderr.contains("echo 1.0.0 runs, but no catalog lists it any more"), "{}", listed.stderr);
+    daemon.run(&["call", "echo.echo", "--input", "message=still"]).ok();
+    daemon.run(&["uninstall", "echo"]).ok();
+    assert!(!daemon.run(&["list"]).stderr.contains("echo"));
+    daemon.run(&["uninstall", "echo"]).failed(5, "not_installed");
+}
