@@ -12,6 +12,15 @@ use crate::domain::{
     error::{Error, ErrorCode},
 };
 
+/// Structured content that is read in far less than a millisecond.
+const QUICK_BYTES: usize = 32 << 10;
+
+/// Whether checking a result is so quick that nobody is held up by it.
+pub(crate) fn is_quick(answer: &wit::CallResult, schema: Option<&Schema>) -> bool {
+    let bytes = answer.structured.as_ref().map_or(0, String::len);
+    bytes <= QUICK_BYTES && schema.is_none_or(|schema| schema.is_quick_for(bytes))
+}
+
 /// Checks and translates a result.
 ///
 /// # Errors

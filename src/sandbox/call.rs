@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot},
@@ -68,25 +69,20 @@ pub(crate) struct Guests {
 
 impl Guests {
     /// Checks a request and takes a place for it inside `route`. Nothing of the guest
-    /// runs; a fence that came first is answered as such.
+    /// runs; a fence that came first is answered as such. The request is as it was
+    /// afterwards, unless the check of its input was cut off.
     ///
     /// # Errors
     /// The `capability_*` codes.
     pub(crate) async fn admit(
         &self,
         route: Arc<ConnectorRoute>,
-        request: &CallRequest,
+        request: &mut CallRequest,
     ) -> Result<Admission, Error> {
-        let callable = find(&route, request)?;
-        callable.input.check(&request.input).map_err(|mismatch| {
-            Error::new(
-                ErrorCode::CapabilityInputInvalid,
-                format!(
-                    "the input does not match the schema at {:?} ({}): {}",
-                    mismatch.pointer, mismatch.rule, mismatch.detail
-                ),
-            )
-        })?;
+        let quick = find(&route, request)?.input.is_quick(&request.input);
+        if quick {
+            matches(find(&route, request)?, &request.input)?;
+        }
         let now = self.clock.now();
         let asked = request.deadline.map_or(Duration::MAX, |deadline| deadline.since(now));
         let wall = route.limits.wall().min(asked);
@@ -95,8 +91,34 @@ impl Guests {
         }
         let deadline = Instant::now() + wall;
         let places = self.places(&route, deadline).await?;
+        // With a place: no more of these at once than calls.
+        if !quick {
+            self.check_large_input(&route, request, deadline).await?;
+        }
         let passage = route.flight.enter().ok_or_else(fenced_error)?;
         Ok(Admission { route, deadline, deadline_at: now.plus(wall), passage, places })
+    }
+
+    /// Checks an input that takes a while, where nobody is held up by that.
+    async fn check_large_input(
+        &self,
+        route: &Arc<ConnectorRoute>,
+        request: &mut CallRequest,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let input = std::mem::take(&mut request.input);
+        let (route, name) = (Arc::clone(route), request.capability.name.clone());
+        let checked = self.runtime.spawn_blocking(move || {
+            let callable = route.program.capabilities.get(name.as_str());
+            let outcome = callable.map_or(Ok(()), |callable| matches(callable, &input));
+            (input, outcome)
+        });
+        let (input, outcome) =
+            timeout_at(deadline, checked).await.map_err(|_| deadline_error())?.map_err(|cause| {
+                Error::unavailable("the host failed while it checked the input").with_cause(cause)
+            })?;
+        request.input = input;
+        outcome
     }
 
     /// Plays an admitted call in a fresh instance.
@@ -225,14 +247,26 @@ impl Guests {
     async fn accept(
         &self,
         result: exported::CallResult,
-        route: &ConnectorRoute,
+        route: &Arc<ConnectorRoute>,
         request: &CallRequest,
         store: &mut Store<InstanceState>,
         passage: &Passage,
         deadline: Instant,
     ) -> Result<CallResult, Error> {
         let callable = find(route, request)?;
-        let result = answer::result(result, callable.output.as_ref(), route.limits.response_bytes)?;
+        let limit = route.limits.response_bytes;
+        let result = if answer::is_quick(&result, callable.output.as_ref()) {
+            answer::result(result, callable.output.as_ref(), limit)?
+        } else {
+            let (route, name) = (Arc::clone(route), request.capability.name.clone());
+            let checked = self.runtime.spawn_blocking(move || {
+                let callable = route.program.capabilities.get(name.as_str());
+                answer::result(result, callable.and_then(|callable| callable.output.as_ref()), limit)
+            });
+            timeout_at(deadline, checked).await.map_err(|_| deadline_error())?.map_err(|cause| {
+                Error::unavailable("the host failed while it checked the answer").with_cause(cause)
+            })??
+        };
         let state = std::mem::replace(&mut store.data_mut().state, StateBuffer::new(None));
         store.data_mut().progress.flush();
         if passage.flight().is_fenced() {
@@ -278,6 +312,18 @@ fn find<'a>(route: &'a ConnectorRoute, request: &CallRequest) -> Result<&'a Call
             format!(
                 "{} {} has no capability {}",
                 route.key.connector_key, route.version, request.capability.name
+            ),
+        )
+    })
+}
+
+fn matches(callable: &Callable, input: &Value) -> Result<(), Error> {
+    callable.input.check(input).map_err(|mismatch| {
+        Error::new(
+            ErrorCode::CapabilityInputInvalid,
+            format!(
+                "the input does not match the schema at {:?} ({}): {}",
+                mismatch.pointer, mismatch.rule, mismatch.detail
             ),
         )
     })

@@ -15,7 +15,7 @@ use super::{
     limits::Limiter,
     meter::Meter,
     program::Callable,
-    schemas::Schema,
+    schemas::{Budget, Schema},
 };
 use crate::domain::{
     capability::{Annotations, Capability},
@@ -30,8 +30,6 @@ const SLOT: Duration = Duration::from_secs(10);
 const CAPABILITIES: usize = 512;
 const TITLE_BYTES: usize = 256;
 const DESCRIPTION_BYTES: usize = 16 << 10;
-/// All schemas of a component together.
-const SCHEMAS_BYTES: usize = 8 << 20;
 
 /// Describes a component in an instance of its own, which reaches nothing: no host,
 /// no state, no caller.
@@ -72,7 +70,13 @@ pub(crate) async fn describe(
             })
             .await;
         match answered {
-            Ok(Ok(Ok(capabilities))) => accept(capabilities),
+            Ok(Ok(Ok(capabilities))) => {
+                drop(store);
+                // Bounded, but long enough to hold up others on this thread.
+                tokio::task::spawn_blocking(|| accept(capabilities))
+                    .await
+                    .map_err(|cause| wrong("the host failed while it read the schemas").with_cause(cause))?
+            }
             Ok(Ok(Err(error))) => Err(failed(&answer::guest_error(error))),
             Ok(Err(trap)) => Err(failed(&answer::failure(&trap, &store.data().limiter))),
             Err(ended) => Err(failed(&ended)),
@@ -100,13 +104,7 @@ fn accept(capabilities: Vec<exported::Capability>) -> Result<HashMap<String, Cal
             capabilities.len()
         )));
     }
-    let size: usize = capabilities
-        .iter()
-        .map(|one| one.input_schema.len() + one.output_schema.as_ref().map_or(0, String::len))
-        .sum();
-    if size > SCHEMAS_BYTES {
-        return Err(wrong(&format!("its schemas take {size} bytes; at most {SCHEMAS_BYTES} are allowed")));
-    }
+    let mut budget = Budget::default();
     let mut accepted = HashMap::with_capacity(capabilities.len());
     for one in capabilities {
         let name = CapabilityName::parse(one.name.as_str())
@@ -114,14 +112,18 @@ fn accept(capabilities: Vec<exported::Capability>) -> Result<HashMap<String, Cal
         if accepted.contains_key(name.as_str()) {
             return Err(wrong(&format!("it names the capability {name} twice")));
         }
-        let callable =
-            callable(name.clone(), one).map_err(|what| wrong(&format!("capability {name}: {what}")))?;
+        let callable = callable(name.clone(), one, &mut budget)
+            .map_err(|what| wrong(&format!("capability {name}: {what}")))?;
         accepted.insert(name.as_str().to_owned(), callable);
     }
     Ok(accepted)
 }
 
-fn callable(name: CapabilityName, one: exported::Capability) -> Result<Callable, String> {
+fn callable(
+    name: CapabilityName,
+    one: exported::Capability,
+    budget: &mut Budget,
+) -> Result<Callable, String> {
     if one.description.trim().is_empty() || one.description.len() > DESCRIPTION_BYTES {
         return Err(format!("its description must be 1 to {DESCRIPTION_BYTES} bytes"));
     }
@@ -132,11 +134,11 @@ fn callable(name: CapabilityName, one: exported::Capability) -> Result<Callable,
         return Err(format!("its title must be 1 to {TITLE_BYTES} bytes of one line"));
     }
     let (input_schema, input) =
-        Schema::accept(&one.input_schema).map_err(|what| format!("its input schema {what}"))?;
+        Schema::accept(&one.input_schema, budget).map_err(|what| format!("its input schema {what}"))?;
     let (output_schema, output) = match one.output_schema {
         Some(text) => {
             let (schema, output) =
-                Schema::accept(&text).map_err(|what| format!("its output schema {what}"))?;
+                Schema::accept(&text, budget).map_err(|what| format!("its output schema {what}"))?;
             (Some(schema), Some(output))
         }
         None => (None, None),
@@ -157,4 +159,56 @@ fn callable(name: CapabilityName, one: exported::Capability) -> Result<Callable,
         annotations,
     };
     Ok(Callable { capability, input, output })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::sandbox::bindings::imported;
+
+    fn capability(name: &str, input: &Value, output: Option<&Value>) -> exported::Capability {
+        exported::Capability {
+            name: name.to_owned(),
+            title: None,
+            description: "Does something".to_owned(),
+            input_schema: input.to_string(),
+            output_schema: output.map(Value::to_string),
+            annotations: imported::types::Annotations {
+                read_only: false,
+                destructive: false,
+                idempotent: false,
+                open_world: false,
+            },
+        }
+    }
+
+    fn refused(capabilities: Vec<exported::Capability>) -> String {
+        let error = accept(capabilities).err().expect("a refusal");
+        assert_eq!(error.code, ErrorCode::ComponentDescribeFailed);
+        error.message
+    }
+
+    #[test]
+    fn a_pattern_that_would_take_the_memory_is_named_with_its_capability() {
+        let schema = json!({"type": "object", "properties": {"p": {"pattern": "[a-z0]{3000,4000}"}}});
+        let any = json!({"type": "object"});
+        let message = refused(vec![capability("fine", &any, None), capability("large", &schema, None)]);
+        assert!(message.contains("capability large: its input schema has a pattern"), "{message}");
+        let message = refused(vec![capability("large", &any, Some(&schema))]);
+        assert!(message.contains("capability large: its output schema has a pattern"), "{message}");
+    }
+
+    #[test]
+    fn capabilities_share_one_budget() {
+        let properties: Map<_, _> = (0..60)
+            .map(|n| (format!("p{n}"), json!({"pattern": format!("^[a-z]{{1,{}}}$", n + 1)})))
+            .collect();
+        let schema = json!({"type": "object", "properties": properties});
+        let all = |count| (0..count).map(|n| capability(&format!("c{n}"), &schema, None)).collect::<Vec<_>>();
+        assert_eq!(accept(all(4)).map(|accepted| accepted.len()).ok(), Some(4));
+        let message = refused(all(100));
+        assert!(message.contains("capability c8: ") && message.contains("512 patterns"), "{message}");
+    }
 }

@@ -237,11 +237,11 @@ impl ImplementationHost for SandboxHost {
         all
     }
 
-    async fn call(&self, request: CallRequest) -> Result<CallResponse, Error> {
+    async fn call(&self, mut request: CallRequest) -> Result<CallResponse, Error> {
         let mut attempts = 0;
         let admission = loop {
             let route = self.select(&request.capability.connector, request.account.as_ref())?;
-            match self.guests.admit(route, &request).await {
+            match self.guests.admit(route, &mut request).await {
                 // The route was replaced after it was selected. Nothing ran yet, so
                 // that the one that replaced it can be asked.
                 Err(error) if error.code == ErrorCode::CapabilityFenced && attempts < RESELECTIONS => {
