@@ -190,6 +190,12 @@ pub(crate) fn failure(error: &wasmtime::Error, limiter: &Limiter) -> Error {
             "the connector asked for more memory than a call may have, and gave up",
         );
     }
+    if limiter.budget_refused() {
+        return Error::new(
+            ErrorCode::CapabilityMemoryExhausted,
+            "the memory that this host has for connectors is taken by other calls; try again later",
+        );
+    }
     if error.is::<PoolConcurrencyLimitError>() {
         return Error::new(ErrorCode::CapabilityBusy, "too many connectors run at the moment; try again");
     }

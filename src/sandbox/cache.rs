@@ -27,8 +27,6 @@ use crate::{
 
 /// The largest component.
 const COMPONENT_BYTES: u64 = 128 << 20;
-/// The largest compiled component.
-const COMPILED_BYTES: u64 = 1 << 30;
 /// Components that are compiled at a time; each uses every core by itself.
 const COMPILATIONS: usize = 1;
 
@@ -186,6 +184,9 @@ fn make_private(folder: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// The largest compiled component.
+const COMPILED_BYTES: u64 = 1 << 30;
 
 fn load_file(engine: &SharedEngine, path: &Path, expected: &Sha256Digest) -> Result<Component, String> {
     let bytes = read_small(path, COMPILED_BYTES).map_err(|cause| cause.to_string())?;

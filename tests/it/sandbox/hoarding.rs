@@ -91,3 +91,16 @@ async fn parts_of_a_request_are_bounded() {
     assert_eq!(two, json!({"method": false, "scheme": false, "authority": false, "path": true}));
     assert_eq!(world.ask("bad.request_parts", json!({"bytes": 8_192})).await, all(false));
 }
+
+#[tokio::test]
+async fn all_calls_together_keep_to_one_budget_of_memory() {
+    let world = World::with(|settings| settings.memory_budget_bytes = 16 << 20);
+    let greedy = Connector::misbehave().limits(json!({"memoryBytes": 256 << 20}));
+    world.activate(&greedy).await.expect("a route");
+    for _ in 0..3 {
+        let (code, message) = world.refusal("bad.allocate", json!({})).await;
+        assert_eq!(code, ErrorCode::CapabilityMemoryExhausted);
+        assert!(message.contains("this host"), "it is not the connector's own limit: {message}");
+        world.call("bad.count", json!({})).await.expect("the memory was given back");
+    }
+}
