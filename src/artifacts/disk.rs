@@ -82,7 +82,7 @@ pub(super) fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// Reads a regular file of at most `limit` bytes.
-pub(super) fn read_small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_file(path)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {

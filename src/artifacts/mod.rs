@@ -24,6 +24,7 @@ mod tree;
 mod unpack;
 
 pub use bundle::MANIFEST_FILE;
+pub(crate) use disk::read_small;
 pub use fetch::ArtifactFetcher;
 pub use installer::LocalInstaller;
 pub use unpack::UnpackLimits;

@@ -1,6 +1,8 @@
 //! What a guest answered, as the domain has it: sizes counted, JSON checked, errors
 //! with their codes.
 
+use std::io;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
@@ -21,7 +23,13 @@ pub(crate) fn is_quick(answer: &wit::CallResult, schema: Option<&Schema>) -> boo
     bytes <= QUICK_BYTES && schema.is_none_or(|schema| schema.is_quick_for(bytes))
 }
 
-/// Checks and translates a result.
+
+/// By how much an answer in JSON may be larger than its limit: what surrounds a text of
+/// just the limit.
+const FRAMING: u64 = 1 << 10;
+
+/// Checks and translates a result. What the guest sent is held to the limit, and so is
+/// what goes out: framing, escapes and base64 make it larger.
 ///
 /// # Errors
 /// [`ErrorCode::CapabilityOutputTooLarge`] or [`ErrorCode::CapabilityOutputInvalid`].
@@ -38,8 +46,47 @@ pub(crate) fn result(
             format!("the connector answered {size} bytes; at most {limit} are allowed"),
         ));
     }
+    let too_large = |_| {
+        Error::new(
+            ErrorCode::CapabilityOutputTooLarge,
+            format!("the connector's answer in JSON is larger than the {limit} bytes that are allowed"),
+        )
+    };
+    let mut room = Room(limit.saturating_add(FRAMING));
+    // One by one: what does not fit any more is not even encoded.
+    let mut content = Vec::new();
+    for piece in answer.content {
+        let piece = translate(piece);
+        room.take(&piece).map_err(too_large)?;
+        content.push(piece);
+    }
     let structured_content = structured(answer.structured.as_deref(), schema)?;
-    Ok(CallResult { content: answer.content.into_iter().map(content).collect(), structured_content })
+    if let Some(value) = &structured_content {
+        room.take(value).map_err(too_large)?;
+    }
+    Ok(CallResult { content, structured_content })
+}
+
+/// Bytes of JSON that still fit.
+struct Room(u64);
+
+impl Room {
+    /// Takes the room of one value and of the comma after it.
+    fn take(&mut self, value: &impl serde::Serialize) -> Result<(), serde_json::Error> {
+        serde_json::to_writer(&mut *self, value)?;
+        io::Write::write_all(self, b",").map_err(serde_json::Error::io)
+    }
+}
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn structured(text: Option<&str>, schema: Option<&Schema>) -> Result<Option<Value>, Error> {
@@ -91,7 +138,7 @@ fn weight(content: &wit::Content) -> usize {
     }
 }
 
-fn content(content: wit::Content) -> Content {
+fn translate(content: wit::Content) -> Content {
     match content {
         wit::Content::Text(text) => Content::Text { text },
         wit::Content::Image(blob) => {
@@ -151,6 +198,12 @@ pub(crate) fn failure(error: &wasmtime::Error, limiter: &Limiter) -> Error {
         return Error::new(
             ErrorCode::CapabilityMemoryExhausted,
             "the connector asked for more memory than a call may have, and gave up",
+        );
+    }
+    if limiter.budget_refused() {
+        return Error::new(
+            ErrorCode::CapabilityMemoryExhausted,
+            "the memory that this host has for connectors is taken by other calls; try again later",
         );
     }
     if error.is::<PoolConcurrencyLimitError>() {

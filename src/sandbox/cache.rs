@@ -17,6 +17,7 @@ use wasmtime::component::Component;
 
 use super::{counters::Counters, engine::SharedEngine, guest_text};
 use crate::{
+    artifacts::read_small,
     domain::{
         digest::Sha256Digest,
         error::{Error, ErrorCode},
@@ -184,8 +185,11 @@ fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The largest compiled component.
+const COMPILED_BYTES: u64 = 1 << 30;
+
 fn load_file(engine: &SharedEngine, path: &Path, expected: &Sha256Digest) -> Result<Component, String> {
-    let bytes = fs::read(path).map_err(|cause| cause.to_string())?;
+    let bytes = read_small(path, COMPILED_BYTES).map_err(|cause| cause.to_string())?;
     if Sha256Digest::of(&bytes) != *expected {
         return Err("its digest is not the noted one".to_owned());
     }

@@ -28,7 +28,7 @@ use super::{
     flight::Passage,
     imports::{CallLog, ProgressReports, STATE_QUOTA_BYTES, StateBuffer},
     instance::InstanceState,
-    limits::Limiter,
+    limits::{Budget, Limiter},
     meter::{Meter, deadline_error, fenced_error},
     program::Callable,
     route::ConnectorRoute,
@@ -59,6 +59,8 @@ pub(crate) struct Guests {
     pub(crate) slots: Arc<Semaphore>,
     /// Calls that wait for one.
     pub(crate) waiting: AtomicUsize,
+    /// Memory that guests may still take.
+    pub(crate) memory: Arc<Budget>,
     /// State of connectors.
     pub(crate) ledger: Arc<dyn SandboxLedger>,
     /// The time.
@@ -202,7 +204,7 @@ impl Guests {
             Arc::clone(&self.counters),
         );
         let state = InstanceState::new(
-            Limiter::new(&route.limits),
+            Limiter::new(&route.limits, &self.memory),
             Egress::new(Arc::clone(&route.gate), Some(passage.clone()), deadline),
             log,
             ProgressReports::new(request.progress.clone(), Some(passage.clone()), Arc::clone(&self.counters)),

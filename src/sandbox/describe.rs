@@ -55,7 +55,7 @@ pub(crate) async fn describe(
         counters.instances.count();
         let gate = Gate::shut(Arc::clone(&connector), Arc::clone(counters));
         let state = InstanceState::new(
-            Limiter::new(&limits),
+            Limiter::new(&limits, &guests.memory),
             Egress::new(Arc::new(gate), None, deadline),
             CallLog::new(connector, "describe".to_owned(), Arc::clone(counters)),
             ProgressReports::new(None, None, Arc::clone(counters)),

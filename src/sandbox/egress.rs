@@ -33,6 +33,9 @@ use super::{
     transport::{ConnectError, Transport},
 };
 
+/// The most of a request body that is taken at a time. Two of them wait in a request
+/// that is never sent, and count for no memory limit.
+const CHUNK_BYTES: usize = 16 << 10;
 /// The longest response body.
 const BODY_BYTES: u64 = 32 << 20;
 /// Requests of one call at a time.
@@ -79,6 +82,10 @@ impl Egress {
 }
 
 impl WasiHttpHooks for Egress {
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        CHUNK_BYTES
+    }
+
     fn send_request(
         &mut self,
         request: Request<WasiBody>,

@@ -13,8 +13,11 @@ use super::{
     wasi,
 };
 
-/// Host objects that one guest may hold: streams, requests, pollables.
-const HOST_OBJECTS: usize = 16 << 10;
+/// Host objects that one guest may hold: streams, requests, pollables. What they keep
+/// counts for no memory limit: this and [`FIELD_BYTES`] bound it.
+const HOST_OBJECTS: usize = 1 << 10;
+/// The most that one set of header fields may hold.
+const FIELD_BYTES: usize = 16 << 10;
 /// Bytes that one host call or one answer may copy out of the guest.
 const COPIED_BYTES: usize = 64 << 20;
 
@@ -45,16 +48,9 @@ impl InstanceState {
     ) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HOST_OBJECTS);
-        Self {
-            table,
-            wasi: None,
-            http: WasiHttpCtx::new(),
-            egress,
-            log: Arc::new(log),
-            limiter,
-            progress,
-            state,
-        }
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(FIELD_BYTES);
+        Self { table, wasi: None, http, egress, log: Arc::new(log), limiter, progress, state }
     }
 
     /// A store that yields at every tick.

@@ -4,7 +4,7 @@ use wasmtime::component::Linker;
 
 use super::{
     bindings::imported,
-    imports::{Client, Log, Reporting, State},
+    imports::{Client, Log, Reporting, State, bound_requests},
     instance::InstanceState,
 };
 use crate::domain::error::Error;
@@ -24,6 +24,7 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<InstanceState>,
 fn add_everything(linker: &mut Linker<InstanceState>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_async(linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+    bound_requests(linker)?;
     imported::types::add_to_linker::<_, Client>(linker, InstanceState::client)?;
     imported::log::add_to_linker::<_, Log>(linker, InstanceState::log)?;
     imported::progress::add_to_linker::<_, Reporting>(linker, InstanceState::progress)?;

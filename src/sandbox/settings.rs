@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::address::is_global;
+use super::{address::is_global, limits::default_budget};
 use crate::domain::{
     error::Error,
     manifest::{EffectiveLimits, HostName},
@@ -26,6 +26,8 @@ pub struct SandboxSettings {
     pub cache_dir: PathBuf,
     /// How many instances there may be at a time, over all connectors.
     pub pool_instances: u32,
+    /// Memory that all instances together may take; by default half of this machine's.
+    pub memory_budget_bytes: u64,
     /// How often a guest that computes is interrupted; 1 to 100 ms.
     pub tick: Duration,
     /// Threads that run guests; none means one for each core.
@@ -45,6 +47,7 @@ impl SandboxSettings {
         Self {
             cache_dir: cache_dir.into(),
             pool_instances: 1_000,
+            memory_budget_bytes: default_budget(),
             tick: Duration::from_millis(1),
             guest_threads: None,
             defaults: EffectiveLimits::default(),
@@ -68,6 +71,7 @@ impl SandboxSettings {
         let check =
             |holds: bool, message: &str| if holds { Ok(()) } else { Err(Error::invalid_request(message)) };
         check((1..=10_000).contains(&self.pool_instances), "sandbox: poolInstances must be 1 to 10,000")?;
+        check(self.memory_budget_bytes >= 1 << 20, "sandbox: memoryBudgetBytes must be at least 1 MiB")?;
         check(
             (Duration::from_millis(1)..=Duration::from_millis(100)).contains(&self.tick),
             "sandbox: tick must be 1 to 100 ms",

@@ -4,9 +4,11 @@
 mod client;
 mod log;
 mod progress;
+mod request;
 mod state;
 
 pub(crate) use client::{Client, ClientView};
 pub(crate) use log::{CallLog, Log, LogView, Severity};
 pub(crate) use progress::{ProgressReports, Reporting, ReportingView};
+pub(crate) use request::bound_requests;
 pub(crate) use state::{STATE_QUOTA_BYTES, State, StateBuffer, StateView};

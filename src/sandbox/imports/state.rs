@@ -11,6 +11,9 @@ use crate::{
 
 /// The most that a connection may keep, in bytes of keys and values.
 pub(crate) const STATE_QUOTA_BYTES: u64 = 1 << 20;
+/// Keys that one call may change: they all go into one transaction. Removals count,
+/// which no quota of bytes bounds.
+const CHANGED_KEYS: usize = 1_024;
 const KEY_BYTES: usize = 256;
 const VALUE_BYTES: usize = 256 << 10;
 
@@ -50,6 +53,9 @@ impl StateBuffer {
         check_key(&key)?;
         if value.as_ref().is_some_and(|value| value.len() > VALUE_BYTES) {
             return Err(state::Error::QuotaExceeded(VALUE_BYTES as u64));
+        }
+        if self.changes.len() >= CHANGED_KEYS && !self.changes.contains_key(&key) {
+            return Err(state::Error::QuotaExceeded(STATE_QUOTA_BYTES));
         }
         let weight =
             |value: &Option<Vec<u8>>| value.as_ref().map_or(0, |value| (key.len() + value.len()) as u64);

@@ -163,3 +163,12 @@ async fn state_of_one_account_is_not_anothers() {
     let read = world.host.call(of("bob", "bad.state_get", json!({"key": "k"}))).await.expect("an answer");
     assert_eq!(read.result.structured_content, Some(json!({"value": null})));
 }
+
+#[tokio::test]
+async fn removals_of_what_is_not_there_are_bounded() {
+    let world = world(json!({})).await;
+    assert_eq!(world.ask("bad.state_delete_many", json!({"count": 1_024})).await, json!({"deleted": 1_024}));
+    let many = world.ask("bad.state_delete_many", json!({"count": 600_000})).await;
+    assert_eq!(many["deleted"], 1_024, "{many}");
+    assert!(many["error"].to_string().contains("quota"), "{many}");
+}

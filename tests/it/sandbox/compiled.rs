@@ -1,6 +1,6 @@
 //! Compiled components on disk.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
 use portcullis::{domain::error::ErrorCode, ports::ImplementationHost as _};
 use serde_json::json;
@@ -107,4 +107,31 @@ async fn a_component_that_changed_after_it_was_verified_is_not_compiled() {
 async fn the_pool_of_the_default_settings_fits() {
     let world = World::with(|settings| settings.pool_instances = 1_000);
     works(&world).await;
+}
+
+#[tokio::test]
+async fn a_pipe_in_place_of_a_file_holds_nothing_up() {
+    let world = compiled_once().await;
+    let [file] = files(&world).try_into().expect("one file");
+    fs::remove_file(&file).expect("the file");
+    let made = std::process::Command::new("mkfifo").arg(&file).status().expect("mkfifo runs");
+    assert!(made.success());
+    let world = world.restart();
+    tokio::time::timeout(Duration::from_secs(60), works(&world)).await.expect("it waits for nobody");
+    let counts = world.host.counts();
+    assert_eq!((counts.cache_misses, counts.cache_damaged), (1, 1));
+    assert!(fs::symlink_metadata(&file).expect("the file").is_file(), "it was written anew");
+}
+
+#[tokio::test]
+async fn a_link_in_place_of_a_file_is_not_followed() {
+    let world = compiled_once().await;
+    let [file] = files(&world).try_into().expect("one file");
+    let elsewhere = world.folder.path().join("elsewhere");
+    fs::rename(&file, &elsewhere).expect("the file");
+    std::os::unix::fs::symlink(&elsewhere, &file).expect("a link");
+    let world = world.restart();
+    works(&world).await;
+    let counts = world.host.counts();
+    assert_eq!((counts.cache_hits, counts.cache_misses, counts.cache_damaged), (0, 1, 1));
 }

@@ -5,6 +5,7 @@ mod calls;
 mod cheating;
 mod compiled;
 mod fences;
+mod hoarding;
 mod network;
 mod table;
 mod world;
