@@ -272,6 +272,9 @@ pub struct ServeSettings {
     pub drain_deadline: Duration,
     /// How it logs.
     pub log: LogSettings,
+    /// The program that compiles components in a process of its own; none compiles
+    /// in this process. No flag: it is the program that runs.
+    pub compiler: Option<PathBuf>,
 }
 
 impl ServeSettings {
@@ -327,6 +330,7 @@ impl ServeSettings {
             pool_size: args.pool_size.unwrap_or(sandbox.pool_instances),
             drain_deadline: Duration::from_secs(args.drain_deadline),
             log: LogSettings { format: args.log_format, filter: args.log_filter.parse()? },
+            compiler: None,
         })
     }
 }

@@ -14,7 +14,7 @@ use super::{
     output::Output,
     refresh, routes, show, switch, uninstall,
 };
-use crate::config::ServeArgs;
+use crate::{config::ServeArgs, domain::digest::Sha256Digest};
 
 /// A fail-closed host for third-party connectors shipped as WebAssembly components.
 #[derive(Debug, Parser)]
@@ -86,6 +86,9 @@ pub(super) enum Command {
     /// Make catalogs of releases, without a daemon
     #[command(subcommand)]
     Catalog(CatalogCommand),
+    /// Compile one component; the daemon starts this in a limited process
+    #[command(hide = true)]
+    CompileComponent(CompileOptions),
 }
 
 /// What is asked of a running daemon.
@@ -140,6 +143,23 @@ impl ClientCommand {
             Self::Routes => routes::run(client, output).await,
         }
     }
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CompileOptions {
+    /// The SHA-256 that the component was verified under
+    #[arg(long)]
+    pub(super) digest: Sha256Digest,
+
+    /// The fingerprint of the engine that will run it
+    #[arg(long)]
+    pub(super) engine: String,
+
+    /// The component
+    pub(super) component: PathBuf,
+
+    /// Where the code goes
+    pub(super) out: PathBuf,
 }
 
 #[derive(Args, Clone, Copy, Debug)]

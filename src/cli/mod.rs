@@ -1,6 +1,7 @@
 //! The command line: a file a command family.
 //!
-//! Every command but `serve`, `connector` and `catalog` talks to a running daemon
+//! Every command but `serve`, `connector`, `catalog` and the hidden
+//! `compile-component` talks to a running daemon
 //! through its public API, as any other program would. What lives here: the
 //! grammar (`args`), what a command asks and in which order, what people see
 //! (`output`, `progress`), and how the process ends (`exit`). What may not:
@@ -34,7 +35,7 @@ use std::process::ExitCode;
 
 pub use exit::{Exit, exit_of};
 
-use crate::{domain::error::Error, ports::SystemClock};
+use crate::{domain::error::Error, ports::SystemClock, sandbox};
 
 use args::{Arguments, Command};
 use client::Client;
@@ -64,6 +65,12 @@ fn run(arguments: Arguments, output: Output) -> Result<(), Failure> {
         Command::Demo(options) => block_on(demo::run(options, output)),
         Command::Connector(command) => local(output, connector::run(command, &SystemClock)),
         Command::Catalog(command) => local(output, catalog::run(command)),
+        Command::CompileComponent(options) => Ok(sandbox::compile_component(
+            &options.component,
+            &options.digest,
+            &options.engine,
+            &options.out,
+        )?),
         Command::Client(command) => {
             let client = Client::find(&arguments.client)?;
             block_on(command.run(&client, output))

@@ -1,6 +1,6 @@
 //! `portcullis serve`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
 
@@ -13,14 +13,23 @@ use crate::{
     telemetry,
 };
 
+/// How long threads that still block get to end after everything is closed.
+const THREADS_LEFT: Duration = Duration::from_secs(1);
+
 pub(super) fn run(args: ServeArgs) -> Result<(), Failure> {
-    let settings = ServeSettings::resolve(args)?;
+    let mut settings = ServeSettings::resolve(args)?;
+    let this_program = std::env::current_exe()
+        .map_err(|cause| Failure::unexpected(format!("this program's own file cannot be found: {cause}")))?;
+    settings.compiler = Some(this_program);
     telemetry::init(&settings.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|cause| Failure::unexpected(format!("the runtime does not start: {cause}")))?;
-    runtime.block_on(daemon::run(settings, serve))?;
+    let outcome = runtime.block_on(daemon::run(settings, serve));
+    // What blocks a thread cannot be ended, and must not keep the process.
+    runtime.shutdown_timeout(THREADS_LEFT);
+    outcome?;
     Ok(())
 }
 

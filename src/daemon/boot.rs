@@ -251,6 +251,7 @@ fn sandbox_settings(settings: &ServeSettings, data_dir: &DataDir) -> SandboxSett
         pool_instances: settings.pool_size,
         ceilings: settings.ceiling,
         development_hosts,
+        compiler: settings.compiler.clone(),
         ..SandboxSettings::new(data_dir.compiled())
     }
 }

@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use wasmtime::component::Component;
 
-use super::{counters::Counters, engine::SharedEngine, guest_text};
+use super::{compiler::Compiler, counters::Counters, engine::SharedEngine, guest_text};
 use crate::{
     artifacts::read_small,
     domain::{
@@ -27,8 +27,11 @@ use crate::{
 
 /// The largest component.
 const COMPONENT_BYTES: u64 = 128 << 20;
-/// Components that are compiled at a time; each uses every core by itself.
-const COMPILATIONS: usize = 1;
+/// Components that are compiled at a time. Each uses every core by itself; the second
+/// is there so that one that takes long does not hold up all others.
+const COMPILATIONS: usize = 2;
+/// How the names of files begin that are not whole yet.
+const UNFINISHED: &str = "unfinished-";
 
 /// A compiled component, shared by all routes that run it.
 pub(crate) struct Loaded(pub(crate) Component);
@@ -39,6 +42,7 @@ type Slot = Arc<AsyncMutex<Weak<Loaded>>>;
 pub(crate) struct Cache {
     folder: PathBuf,
     engine: SharedEngine,
+    compiler: Option<Compiler>,
     ledger: Arc<dyn SandboxLedger>,
     counters: Arc<Counters>,
     slots: Mutex<HashMap<Sha256Digest, Slot>>,
@@ -46,17 +50,19 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// A cache in `folder`, which is made private.
+    /// A cache in `folder`, which is made private. Without a `compiler` components
+    /// are compiled in this process.
     ///
     /// # Errors
     /// [`ErrorCode::Unavailable`] when the folder cannot be made private.
     pub(crate) fn new(
         folder: &Path,
         engine: SharedEngine,
+        compiler: Option<Compiler>,
         ledger: Arc<dyn SandboxLedger>,
         counters: Arc<Counters>,
     ) -> Result<Self, Error> {
-        make_private(folder).map_err(|cause| {
+        make_private(folder).and_then(|()| remove_unfinished(folder)).map_err(|cause| {
             Error::unavailable("the folder of compiled components cannot be made private to this user")
                 .with_retryable(false)
                 .with_cause(cause)
@@ -64,6 +70,7 @@ impl Cache {
         Ok(Self {
             folder: folder.to_owned(),
             engine,
+            compiler,
             ledger,
             counters,
             slots: Mutex::default(),
@@ -143,18 +150,14 @@ impl Cache {
             .await
             .map_err(|cause| Error::unavailable("the sandbox is closed").with_cause(cause))?;
         self.counters.cache_misses.count();
-        let engine = Arc::clone(&self.engine);
-        let (source, digest) = (prepared.component.clone(), prepared.component_digest);
-        let path = self.path(&digest);
-        let compiled = tokio::task::spawn_blocking(move || {
-            let component = compile_file(&engine, &source, &digest)?;
-            let written =
-                component.serialize().map_err(io::Error::other).and_then(|bytes| write(&path, &bytes));
-            Ok::<_, Error>((component, written))
-        });
-        let (component, written) = compiled.await.map_err(|cause| {
-            Error::new(ErrorCode::ComponentInvalid, "compiling the component failed").with_cause(cause)
-        })??;
+        let digest = prepared.component_digest;
+        let (component, written) = match &self.compiler {
+            Some(compiler) => {
+                let (component, file_digest) = self.compile_apart(compiler, prepared).await?;
+                (component, Ok(file_digest))
+            }
+            None => self.compile_here(prepared).await?,
+        };
         // Without its file the component works as well; the next start is slower.
         match written {
             Ok(file_digest) => {
@@ -171,6 +174,71 @@ impl Cache {
         }
         Ok(component)
     }
+
+    /// In this process: nothing limits it, and nothing ends it.
+    async fn compile_here(
+        &self,
+        prepared: &PreparedRelease,
+    ) -> Result<(Component, io::Result<Sha256Digest>), Error> {
+        let engine = Arc::clone(&self.engine);
+        let (source, digest) = (prepared.component.clone(), prepared.component_digest);
+        let path = self.path(&digest);
+        let compiled = tokio::task::spawn_blocking(move || {
+            let bytes = read_verified(&source, &digest)?;
+            let component = Component::from_binary(engine.wasmtime(), &bytes).map_err(not_compilable)?;
+            let written =
+                component.serialize().map_err(io::Error::other).and_then(|bytes| write(&path, &bytes));
+            Ok::<_, Error>((component, written))
+        });
+        compiled.await.map_err(failed)?
+    }
+
+    /// In a limited process, which ends when this is given up.
+    async fn compile_apart(
+        &self,
+        compiler: &Compiler,
+        prepared: &PreparedRelease,
+    ) -> Result<(Component, Sha256Digest), Error> {
+        let digest = prepared.component_digest;
+        let out = unfinished(&self.folder).map_err(not_written)?.into_temp_path();
+        compiler.compile(&prepared.component, &digest, self.engine.fingerprint(), &out).await?;
+        let engine = Arc::clone(&self.engine);
+        let path = self.path(&digest);
+        let loaded = tokio::task::spawn_blocking(move || {
+            let file_digest = Sha256Digest::of(&fs::read(&out).map_err(not_written)?);
+            out.persist(&path).map_err(|error| not_written(error.error))?;
+            let component = load_file(&engine, &path, &file_digest).map_err(|reason| {
+                Error::unavailable("the compiled component cannot be loaded").with_cause(reason)
+            })?;
+            Ok((component, file_digest))
+        });
+        loaded.await.map_err(failed)?
+    }
+}
+
+fn failed(cause: tokio::task::JoinError) -> Error {
+    Error::new(ErrorCode::ComponentInvalid, "compiling the component failed").with_cause(cause)
+}
+
+pub(super) fn not_written(cause: io::Error) -> Error {
+    Error::unavailable("the compiled component cannot be written; see that the data directory has space")
+        .with_cause(cause)
+}
+
+/// Removes what a process left that ended while it compiled.
+fn remove_unfinished(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// A file that has no name yet that anything is loaded by.
+fn unfinished(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)
 }
 
 fn make_private(folder: &Path) -> io::Result<()> {
@@ -201,7 +269,12 @@ fn load_file(engine: &SharedEngine, path: &Path, expected: &Sha256Digest) -> Res
     component.map_err(|cause| format!("{cause:#}"))
 }
 
-fn compile_file(engine: &SharedEngine, source: &Path, digest: &Sha256Digest) -> Result<Component, Error> {
+/// The bytes of the component at `source`: what was verified under `digest`, and a
+/// component at all.
+///
+/// # Errors
+/// As [`Cache::load`].
+pub(super) fn read_verified(source: &Path, digest: &Sha256Digest) -> Result<Vec<u8>, Error> {
     let unreadable = |cause: io::Error| {
         Error::new(ErrorCode::InstallFailed, "the installed component cannot be read")
             .with_retryable(true)
@@ -226,19 +299,20 @@ fn compile_file(engine: &SharedEngine, source: &Path, digest: &Sha256Digest) -> 
     if !wasmparser::Parser::is_component(&bytes) {
         return Err(invalid("the file is no WebAssembly component".into()));
     }
-    Component::from_binary(engine.wasmtime(), &bytes).map_err(|cause| {
-        invalid(format!(
-            "the component cannot be compiled: {}",
-            guest_text::plain(&format!("{cause:#}"), 500)
-        ))
-    })
+    Ok(bytes)
+}
+
+/// What the compiler found wrong.
+pub(super) fn not_compilable(cause: wasmtime::Error) -> Error {
+    let reason = guest_text::plain(&format!("{cause:#}"), 500);
+    Error::new(ErrorCode::ComponentInvalid, format!("the component cannot be compiled: {reason}"))
 }
 
 /// Writes beside the final name first, so that no half a file ever has that name.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<Sha256Digest> {
     use io::Write as _;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = unfinished(folder)?;
     file.write_all(bytes)?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(Sha256Digest::of(bytes))

@@ -20,6 +20,7 @@ use super::{
     activate::Workshop,
     cache::Cache,
     call::Guests,
+    compiler::Compiler,
     counters::{Counters, SandboxCounts},
     engine::Engine,
     ledger::HomeLedger,
@@ -91,7 +92,8 @@ impl SandboxHost {
             counters: Arc::clone(&counters),
         });
         let linker = linker(engine.wasmtime())?;
-        let cache = Cache::new(&settings.cache_dir, engine, ledger, Arc::clone(&counters))?;
+        let compiler = settings.compiler.clone().map(Compiler::new);
+        let cache = Cache::new(&settings.cache_dir, engine, compiler, ledger, Arc::clone(&counters))?;
         let workshop = Workshop::new(settings, installer, cache, linker, Arc::clone(&guests));
         Ok(Arc::new(Self {
             routes: RouteTable::default(),

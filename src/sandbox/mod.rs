@@ -2,7 +2,7 @@
 //!
 //! [`SandboxHost`] is the [`crate::ports::ImplementationHost`] over wasmtime. One
 //! `Engine` holds the one configuration and the epoch ticker;
-//! `cache` keeps compiled components; [`routes`] says which generation of which
+//! `cache` keeps compiled components, which `compiler` makes in a limited process; [`routes`] says which generation of which
 //! connection answers; `call` plays one call in a fresh instance; `imports`,
 //! `wasi` and `egress` are all that a guest can reach, and `grant` is the one
 //! place that says yes to a request that wants to leave.
@@ -16,6 +16,7 @@ mod answer;
 mod bindings;
 mod cache;
 mod call;
+mod compiler;
 mod counters;
 mod describe;
 mod egress;
@@ -42,6 +43,7 @@ mod wasi;
 
 pub mod routes;
 
+pub use compiler::compile_component;
 pub use counters::SandboxCounts;
 pub use engine::configuration;
 pub use host::SandboxHost;

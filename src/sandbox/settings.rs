@@ -38,6 +38,10 @@ pub struct SandboxSettings {
     pub ceilings: EffectiveLimits,
     /// Hosts marked for development.
     pub development_hosts: Vec<DevelopmentHost>,
+    /// The `portcullis` program, which then compiles components in a process of its
+    /// own with limits on time and memory. None compiles in this process without
+    /// limits: only for components that are trusted.
+    pub compiler: Option<PathBuf>,
 }
 
 impl SandboxSettings {
@@ -60,6 +64,7 @@ impl SandboxSettings {
                 response_bytes: 10 << 20,
             },
             development_hosts: Vec::new(),
+            compiler: None,
         }
     }
 

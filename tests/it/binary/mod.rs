@@ -8,6 +8,7 @@ mod calls;
 mod catalog;
 mod cli;
 mod commands;
+mod compile;
 mod crash;
 mod demo;
 mod http;

@@ -3,6 +3,7 @@
 mod activation;
 mod calls;
 mod cheating;
+mod compile;
 mod compiled;
 mod fences;
 mod hoarding;
