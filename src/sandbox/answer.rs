@@ -23,7 +23,6 @@ pub(crate) fn is_quick(answer: &wit::CallResult, schema: Option<&Schema>) -> boo
     bytes <= QUICK_BYTES && schema.is_none_or(|schema| schema.is_quick_for(bytes))
 }
 
-
 /// By how much an answer in JSON may be larger than its limit: what surrounds a text of
 /// just the limit.
 const FRAMING: u64 = 1 << 10;

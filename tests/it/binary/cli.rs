@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Daemon, fixtures, portcullis};
+use super::{Daemon, fixtures, portcullis, site::Site};
 
 /// A catalog that is moved from edition to edition under a running daemon.
 struct Shelf(tempfile::TempDir);
@@ -377,12 +377,14 @@ fn a_catalog_that_lists_nothing_or_cannot_be_read_is_told() {
 fn a_daemon_that_goes_away_leaves_the_operation_named() {
     let shelf = Shelf::new();
     shelf.offer("1.0.0", unchanged);
-    let daemon = shelf.daemon();
-    // Without its bytes, the installation is begun again and again.
-    fs::remove_dir_all(shelf.catalog().join("artifacts")).unwrap();
+    let site = Site::over(&shelf.catalog());
+    let daemon = Daemon::start(&["--catalog", &site.url]);
+    daemon.run(&["refresh"]).ok();
+    let artifact = "artifacts/echo/1.0.0/echo-1.0.0.tar.gz";
+    site.hold(artifact);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| daemon.run(&["install", "echo", "--yes", "--timeout", "60"]));
-        while !daemon.run(&["operations"]).ok().contains("install") {}
+        site.await_asked(artifact);
         let pid = daemon.process.id().to_string();
         assert!(Command::new("sh").args(["-c", "kill -KILL \"$0\"", &pid]).status().unwrap().success());
         let left = waiting.join().unwrap();
