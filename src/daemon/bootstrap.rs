@@ -181,14 +181,15 @@ impl Bootstrap {
             return Ok(());
         }
         let started = Instant::now();
-        let until = self.begin(scope, true);
+        // A fence that waits for the lane came after whoever waited here before it.
+        let until = self.begin(scope, true).ok_or_else(fenced)?;
         self.gate.shut(scope);
         self.gate.set_publication(false);
         let restored = async {
             let restored = until.run_until_cancelled(self.restore(scope));
             match tokio::time::timeout(BOOTSTRAP_DEADLINE, restored).await {
                 Ok(Some(restored)) => restored,
-                Ok(None) => Err(Error::unavailable("a fence ended the bootstrap")),
+                Ok(None) => Err(fenced()),
                 Err(_) => Err(Error::unavailable("the bootstrap did not end in time")),
             }
         };
@@ -222,9 +223,14 @@ impl Bootstrap {
         }
     }
 
-    /// Takes authority from whoever has it, and notes who is next.
-    fn begin(&self, scope: &OperationScope, wanted: bool) -> CancellationToken {
+    /// Takes authority from whoever has it, and notes who is next. None for a
+    /// bootstrap when a fence was asked for: under one lock, so that the fence either
+    /// stops it here or finds its token to cancel.
+    fn begin(&self, scope: &OperationScope, wanted: bool) -> Option<CancellationToken> {
         let mut state = self.state();
+        if wanted && state.fences > 0 {
+            return None;
+        }
         state.until.cancel();
         state.until = CancellationToken::new();
         state.scope = scope.clone();
@@ -234,7 +240,7 @@ impl Bootstrap {
         if !wanted {
             state.failure = None;
         }
-        state.until.clone()
+        Some(state.until.clone())
     }
 
     /// Fences what an earlier authority may have left, ends what it left undone,
@@ -286,7 +292,7 @@ impl Bootstrap {
     ) -> Result<usize, Error> {
         let mut state = self.state();
         if until.is_cancelled() || state.fences > 0 {
-            return Err(Error::unavailable("a fence ended the bootstrap"));
+            return Err(fenced());
         }
         state.planning.extend(candidates);
         self.gate.open(scope);
@@ -358,6 +364,10 @@ impl Drop for PendingFence<'_> {
     fn drop(&mut self) {
         self.0.state().fences -= 1;
     }
+}
+
+fn fenced() -> Error {
+    Error::unavailable("a fence ended the bootstrap")
 }
 
 /// Whether a bootstrap need not wait for an operation any longer: it has ended,

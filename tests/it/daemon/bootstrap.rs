@@ -307,7 +307,8 @@ async fn a_fence_ends_a_bootstrap_that_is_under_way_and_those_that_wait() {
     tokio::task::yield_now().await;
     let started = tokio::time::Instant::now();
     market.bootstrap().fence(&account("alice")).await.expect("fenced");
-    assert!(started.elapsed() < SECOND, "it took {:?}", started.elapsed());
+    // Less than the removal would have been waited for.
+    assert!(started.elapsed() < 2 * SECOND, "it took {:?}", started.elapsed());
     for bootstrap in [first, waiting] {
         let error = bootstrap.await.expect("no panic").expect_err("fenced");
         assert_eq!((error.code, error.message.contains("fence")), (ErrorCode::Unavailable, true));
