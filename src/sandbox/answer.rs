@@ -203,7 +203,8 @@ pub(crate) fn failure(error: &wasmtime::Error, limiter: &Limiter) -> Error {
         return Error::new(
             ErrorCode::CapabilityMemoryExhausted,
             "the memory that this host has for connectors is taken by other calls; try again later",
-        );
+        )
+        .with_retryable(true);
     }
     if error.is::<PoolConcurrencyLimitError>() {
         return Error::new(ErrorCode::CapabilityBusy, "too many connectors run at the moment; try again");
