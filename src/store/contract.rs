@@ -3,7 +3,7 @@
 //!
 //! Implement [`StoreFactory`] for your store and stamp the rules into your tests:
 //!
-//! ```ignore
+//! ```text
 //! portcullis::store_contract! {
 //!     my_database => MyFactory::new().await,
 //! }
