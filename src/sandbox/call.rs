@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
         Arc,
@@ -158,7 +159,9 @@ impl Guests {
     async fn first_poll(&self, playing: &mut Pin<Box<impl Future<Output = ()>>>) -> bool {
         poll_fn(|context| {
             let _entered = self.runtime.enter();
-            Poll::Ready(playing.as_mut().poll(context).is_ready())
+            // A panic ends the call as it would on the guests' runtime, not its caller.
+            let polled = catch_unwind(AssertUnwindSafe(|| playing.as_mut().poll(context).is_ready()));
+            Poll::Ready(polled.unwrap_or(true))
         })
         .await
     }
