@@ -109,6 +109,8 @@ async fn fence(host: &Arc<SandboxHost>, release: &Release, number: u64) -> Durat
         release: release.clone(),
         installation: Installation::Installed { installed, failure_code: None },
         authorization: AuthorizationState::NotRequired,
+        connection_version: 0,
+        server_revision: 0,
         enabled: true,
         generation: generation.clone(),
     };

@@ -53,7 +53,12 @@ pub(super) async fn catalog(
     })?;
     let query =
         CatalogPageQuery::parse(&asked.section_id, asked.page_size, &asked.page_token, &asked.installation)?;
-    let page = state.market().map_err(declared)?.catalog_page(&query).await.map_err(declared)?;
+    let page = state
+        .market()
+        .map_err(declared)?
+        .catalog_page(&state.scope.scope(), &query)
+        .await
+        .map_err(declared)?;
     body::json(StatusCode::OK, &dto::Page::from(page))
 }
 

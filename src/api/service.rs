@@ -33,8 +33,12 @@ pub trait Market: Send + Sync {
     /// The catalog's categories.
     async fn categories(&self) -> Result<Vec<CatalogCategory>, Error>;
 
-    /// One page of the catalog.
-    async fn catalog_page(&self, query: &CatalogPageQuery) -> Result<CatalogPage, Error>;
+    /// One page of the catalog, as `scope` sees it.
+    async fn catalog_page(
+        &self,
+        scope: &OperationScope,
+        query: &CatalogPageQuery,
+    ) -> Result<CatalogPage, Error>;
 
     /// One connector, with its runtime where it is installed.
     async fn connector(
@@ -79,8 +83,12 @@ impl Market for Application {
         self.categories().await
     }
 
-    async fn catalog_page(&self, query: &CatalogPageQuery) -> Result<CatalogPage, Error> {
-        self.catalog_page(query).await
+    async fn catalog_page(
+        &self,
+        scope: &OperationScope,
+        query: &CatalogPageQuery,
+    ) -> Result<CatalogPage, Error> {
+        self.catalog_page(scope, query).await
     }
 
     async fn connector(

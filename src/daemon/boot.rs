@@ -15,6 +15,7 @@ use secrecy::SecretString;
 use tokio::{runtime::Handle, sync::broadcast};
 
 use super::{
+    authorization::NoAuthorization,
     data_dir::DataDir,
     events::Events,
     leases::{release_leases_of_earlier_boots, worker_id},
@@ -122,6 +123,8 @@ impl Daemon {
             catalog,
             installer,
             host,
+            authorization: Arc::new(NoAuthorization),
+            authorization_source: None,
             events: Arc::new(events.clone()),
             clock: Arc::clone(&clock),
             ids: Arc::clone(&ids),

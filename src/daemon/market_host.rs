@@ -25,7 +25,10 @@ use crate::{
         operation::OperationScope,
     },
     market::{Application, ApplicationConfig, HostIdentity, ImplementationRegistry},
-    ports::{CatalogSource, Clock, EventSink, IdSource, ImplementationHost, ReleaseInstaller, Store},
+    ports::{
+        AuthorizationProvider, AuthorizationSource, CatalogSource, Clock, EventSink, IdSource,
+        ImplementationHost, ReleaseInstaller, Store,
+    },
 };
 
 /// What a [`MarketHost`] is made of.
@@ -38,6 +41,10 @@ pub struct MarketHostConfig {
     pub installer: Arc<dyn ReleaseInstaller>,
     /// Who runs connectors; the gate is put before it.
     pub host: Arc<dyn ImplementationHost>,
+    /// Who authorizes connectors.
+    pub authorization: Arc<dyn AuthorizationProvider>,
+    /// Who keeps what accounts hold at remote connectors; without it none of those runs.
+    pub authorization_source: Option<Arc<dyn AuthorizationSource>>,
     /// Where committed changes are announced.
     pub events: Arc<dyn EventSink>,
     /// The time.
@@ -89,6 +96,8 @@ impl MarketHost {
             catalog: config.catalog,
             installer: config.installer,
             host: Arc::clone(&gate) as Arc<dyn ImplementationHost>,
+            authorization: config.authorization,
+            authorization_source: config.authorization_source,
             scheduler: Arc::clone(&scheduler) as _,
             clock: Arc::clone(&config.clock),
             ids: Arc::clone(&config.ids),

@@ -8,6 +8,7 @@
 //! Read [`Daemon::boot`] and [`run()`] first: they are the start and the end of the
 //! process.
 
+mod authorization;
 mod boot;
 mod bootstrap;
 mod data_dir;
@@ -23,6 +24,7 @@ mod status;
 pub mod tasks;
 mod wakes;
 
+pub use authorization::NoAuthorization;
 pub use boot::Daemon;
 pub use bootstrap::{Active, BOOTSTRAP_DEADLINE, Bootstrap, FENCE_DEADLINE, RECOVERY_WAIT};
 pub use data_dir::{DataDir, Endpoint, is_held, read_token};

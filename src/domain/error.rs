@@ -217,6 +217,19 @@ impl Error {
         }
     }
 
+    /// Whether the message, or that of any cause behind it, says `text`.
+    #[must_use]
+    pub fn mentions(&self, text: &str) -> bool {
+        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = next {
+            if error.to_string().contains(text) {
+                return true;
+            }
+            next = error.source();
+        }
+        false
+    }
+
     /// The innermost [`Error`] of the chain: the most specific code.
     #[must_use]
     pub fn innermost(&self) -> &Error {

@@ -82,6 +82,9 @@ string_id! {
     /// A connection of an account (spec B.4).
     ConnectionId, is_connection_id,
         "a connection id is 1 to 191 letters, digits, '.', '_' and '-', starting with a letter or digit";
+    /// A provider's own id of an authorization attempt.
+    AuthorizationSessionId, is_present_short,
+        "an authorization session id is 1 to 256 printable characters";
     /// One process that executes operations.
     WorkerId, is_present_short, "a worker id is 1 to 256 printable characters";
     /// One start of one daemon; random, never reused.

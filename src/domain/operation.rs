@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
+    authorization::AuthorizationSession,
     connector::Connector,
     digest::Sha256Digest,
     error::{Error, ErrorCode},
@@ -224,6 +225,9 @@ pub struct Execution {
     /// The files that were put in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_receipt: Option<ReleaseReceipt>,
+    /// The authorization attempt that was begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorization_session: Option<AuthorizationSession>,
 }
 
 /// A durable command (spec A.5).
@@ -290,6 +294,14 @@ impl Operation {
         self.visibility == Visibility::Account
             && scope.account_id.is_some()
             && self.owner_account_id == scope.account_id
+    }
+
+    /// The authorization attempt that it began and that is still open: kind and
+    /// state are as spec B.1 asks for.
+    #[must_use]
+    pub fn open_session(&self) -> Option<&AuthorizationSession> {
+        let began = self.kind == OperationKind::StartAuthorization && self.state == OperationState::Completed;
+        self.execution.authorization_session.as_ref().filter(|session| began && !session.is_resolved())
     }
 
     /// Fills owner from scope and scope from owner, and settles visibility (spec A.5).

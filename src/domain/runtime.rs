@@ -129,6 +129,10 @@ pub struct ReconcileRequest {
     pub installation: super::installation::Installation,
     /// The connection's authorization.
     pub authorization: AuthorizationState,
+    /// The version of the connection that holds the credential; 0 without one.
+    pub connection_version: u64,
+    /// The revision of the account's truth behind it; 0 without one.
+    pub server_revision: u64,
     /// Whether it shall run.
     pub enabled: bool,
     /// The generation of the new route.

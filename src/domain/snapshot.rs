@@ -1,7 +1,11 @@
 //! Everything a reader sees at one revision.
 
 use super::{
-    catalog::CatalogState, connector::Connector, convergence::ConnectorRuntime, operation::Operation,
+    authorization::AuthorizationProjection,
+    catalog::CatalogState,
+    connector::Connector,
+    convergence::{ConnectorRuntime, Convergence},
+    operation::Operation,
     revision::Revision,
 };
 
@@ -20,6 +24,17 @@ pub struct Snapshot {
     pub connectors: Vec<Connector>,
     /// The operations that were asked for, by id.
     pub operations: Vec<Operation>,
+}
+
+/// What the store holds for one scope, at one revision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScopedSnapshot {
+    /// The market; of the operations only the scope's own.
+    pub market: Snapshot,
+    /// The account's authorizations, by connector; none when signed out.
+    pub projections: Vec<AuthorizationProjection>,
+    /// The scope's convergences on this node, by connector.
+    pub convergences: Vec<Convergence>,
 }
 
 /// A snapshot with the derived runtime state of each connector, filtered for a reader.

@@ -57,7 +57,7 @@ impl Application {
         &self,
         command: &ConnectorMutation,
         kind: OperationKind,
-        transition: fn(&mut Connector) -> Result<(), Error>,
+        transition: impl Fn(&mut Connector) -> Result<(), Error>,
     ) -> Result<Accepted, Error> {
         let (mutation, key) = (&command.mutation, &command.connector_key);
         let accepted = transaction!(self.config.store, |tx| {
@@ -104,7 +104,7 @@ impl Application {
         Ok(accepted)
     }
 
-    fn new_operation(
+    pub(super) fn new_operation(
         &self,
         mutation: &Mutation,
         kind: OperationKind,
@@ -142,7 +142,7 @@ impl Application {
 
     /// Passes the hint on. It comes after the commit: when it fails, the command
     /// is durable all the same, and recovery finds it.
-    fn hint(&self, operation: &Operation) -> Result<(), Error> {
+    pub(super) fn hint(&self, operation: &Operation) -> Result<(), Error> {
         if !(operation.kind.effect_is_durable() && operation.is_active()) {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl Application {
 }
 
 /// The operation that the caller's id already stands for.
-async fn replayed(
+pub(super) async fn replayed(
     tx: &mut dyn Tx,
     mutation: &Mutation,
     kind: OperationKind,
@@ -211,14 +211,18 @@ async fn refuse_busy_lane(tx: &mut dyn Tx, lane: Option<&ConnectorKey>) -> Resul
     match tx.active_operation_in_lane(lane).await? {
         None => Ok(()),
         // Neither who asked for it nor its id: it may be another account's.
-        Some(_) => Err(Error::new(
-            ErrorCode::OperationInProgress,
-            match lane {
-                Some(key) => format!("another operation on {key} has not ended; wait for it"),
-                None => "another refresh of the catalog has not ended; wait for it".to_owned(),
-            },
-        )),
+        Some(_) => Err(busy(lane)),
     }
+}
+
+pub(super) fn busy(lane: Option<&ConnectorKey>) -> Error {
+    Error::new(
+        ErrorCode::OperationInProgress,
+        match lane {
+            Some(key) => format!("another operation on {key} has not ended; wait for it"),
+            None => "another refresh of the catalog has not ended; wait for it".to_owned(),
+        },
+    )
 }
 
 /// Announces a change of an operation.

@@ -9,6 +9,7 @@ use tokio_util::{
 };
 
 use super::{
+    authorize::{Readiness, Requests},
     catalog::CatalogFence,
     compatibility::{HostIdentity, ImplementationRegistry},
     flight::Flights,
@@ -25,7 +26,8 @@ use crate::{
         timestamp::Timestamp,
     },
     ports::{
-        CatalogSource, Clock, IdSource, ImplementationHost, OperationScheduler, ReleaseInstaller, Store,
+        AuthorizationProvider, AuthorizationSource, CatalogSource, Clock, IdSource, ImplementationHost,
+        OperationScheduler, ReleaseInstaller, Store,
     },
 };
 
@@ -45,6 +47,10 @@ pub struct ApplicationConfig {
     pub installer: Arc<dyn ReleaseInstaller>,
     /// Who runs connectors.
     pub host: Arc<dyn ImplementationHost>,
+    /// Who authorizes connectors.
+    pub authorization: Arc<dyn AuthorizationProvider>,
+    /// Who keeps what accounts hold at remote connectors; without it none of those runs.
+    pub authorization_source: Option<Arc<dyn AuthorizationSource>>,
     /// Who is told that an operation wants to run.
     pub scheduler: Arc<dyn OperationScheduler>,
     /// The time.
@@ -73,6 +79,8 @@ pub struct Application {
     pub(super) flights: Flights,
     pub(super) catalog_fence: CatalogFence,
     pub(super) verdicts: Verdicts,
+    pub(super) authorizations: Requests,
+    pub(super) readiness: Readiness,
     /// Wakes whoever waits for a route; the table decides.
     pub(super) runtime_changed: Notify,
     /// Wakes whoever converges; the table decides.
@@ -104,6 +112,8 @@ impl Application {
             flights: Flights::default(),
             catalog_fence: CatalogFence::default(),
             verdicts: Verdicts::default(),
+            authorizations: Requests::default(),
+            readiness: Readiness::default(),
             runtime_changed: Notify::new(),
             intent_saved: Notify::new(),
             tasks: TaskTracker::new(),

@@ -1,6 +1,6 @@
 //! Comparing what is called installed with what the disk holds (spec C.13).
 
-use super::{application::Application, snapshot::unknown_connector, tx::transaction};
+use super::{application::Application, plan::Replan, snapshot::unknown_connector, tx::transaction};
 use crate::{
     domain::{
         connector::Connector,
@@ -82,7 +82,7 @@ impl Application {
         if !matches!(connector.installation, Installation::Installed { .. }) {
             return Ok(false);
         }
-        self.plan_after_fence(scope, key).await?;
+        self.plan_runtime(scope, key, Replan::Always).await?;
         Ok(true)
     }
 }

@@ -18,6 +18,7 @@ use crate::domain::{
     connector::Connector,
     error::{Error, ErrorCode},
     event::ChangedEvent,
+    operation::OperationScope,
     revision::Revision,
 };
 
@@ -71,13 +72,21 @@ impl Application {
     /// # Errors
     /// The source's; [`ErrorCode::InvalidManifest`] for a page that breaks a rule
     /// or a source that does not get on.
-    pub async fn catalog_page(&self, query: &CatalogPageQuery) -> Result<CatalogPage, Error> {
+    pub async fn catalog_page(
+        &self,
+        scope: &OperationScope,
+        query: &CatalogPageQuery,
+    ) -> Result<CatalogPage, Error> {
         let number = self.catalog_fence.take();
-        if query.filter().is_none() {
-            let size = query.page_size();
-            return self.source_page(number, query.section_id(), size, query.page_token()).await;
+        let mut page = if query.filter().is_none() {
+            self.source_page(number, query.section_id(), query.page_size(), query.page_token()).await?
+        } else {
+            self.filtered_page(number, query).await?
+        };
+        for item in &mut page.items {
+            item.connector = self.seen_by(scope, item.connector.clone()).await?;
         }
-        self.filtered_page(number, query).await
+        Ok(page)
     }
 
     /// Goes on over the source's pages until enough connectors pass the filter.

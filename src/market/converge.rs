@@ -5,7 +5,8 @@ use std::{pin::pin, time::Duration};
 
 use super::{
     application::Application,
-    binding::{self, Binding},
+    authorize::save_projection,
+    binding::Binding,
     lease::{Claim, Held, keep},
     plan::{other_release, save_intent},
     snapshot::unknown_connector,
@@ -36,6 +37,8 @@ enum Outcome {
     Observed(Box<RuntimeReceipt>),
     /// The intent is out of date; this one takes its place.
     Replan(Intent),
+    /// The account's authorization is no longer good; this intent takes the place.
+    Expired(Intent),
     /// The host refused the generation: it is at or below a fence.
     Refused(Error),
 }
@@ -79,12 +82,13 @@ impl Application {
         };
         let noted = match outcome {
             Ok(Outcome::Observed(receipt)) => self.note_observed(&lease, &receipt).await,
-            Ok(Outcome::Replan(intent)) => self.replan(&lease, &intent, None).await,
+            Ok(Outcome::Replan(intent)) => self.replan(&lease, &intent, None, false).await,
+            Ok(Outcome::Expired(intent)) => self.replan(&lease, &intent, None, true).await,
             Ok(Outcome::Refused(error)) => {
                 // The same number would be refused for ever: take a higher one,
                 // after the same pause as for any other failure.
                 let intent = intent_of(&row, true);
-                match self.replan(&lease, &intent, Some(failure_of(&error))).await {
+                match self.replan(&lease, &intent, Some(failure_of(&error)), false).await {
                     Ok(()) => Err(error),
                     Err(lost) => Err(lost),
                 }
@@ -136,19 +140,21 @@ impl Application {
             return Err(other_release(key));
         }
         let release = self.release_evidence(&connector, digest).await?;
+        let (mut connection_version, mut server_revision) = (0, 0);
         if desired.enabled {
             release.validate()?;
-            let now = binding::resolve(&desired.scope, &release);
+            self.inspect_authorization(&desired.scope, &connector, &release).await?;
+            let now = self.binding(&desired.scope, &release).await?;
             if !holds(&now, row) {
-                let Binding { connection_id, enabled, authorization } = now;
                 let intent = Intent {
-                    binding_enabled: enabled,
-                    connection_id,
-                    authorization_state: authorization,
+                    binding_enabled: now.enabled,
+                    connection_id: now.connection_id,
+                    authorization_state: now.authorization,
                     ..intent_of(row, false)
                 };
                 return Ok(Outcome::Replan(intent));
             }
+            (connection_version, server_revision) = (now.connection_version, now.server_revision);
         }
         let request = ReconcileRequest {
             operation_id: OperationId::parse(format!(
@@ -160,13 +166,15 @@ impl Application {
             release,
             installation: connector.installation,
             authorization: desired.authorization_state,
+            connection_version,
+            server_revision,
             enabled: desired.enabled,
             generation: self.generation(desired.generation),
         };
         match self.config.host.reconcile(&request).await {
             Ok(receipt) => receipt.verify(&request).map(|()| Outcome::Observed(Box::new(receipt))),
             Err(error) if error.find(ErrorCode::AuthorizationFailed).is_some() => {
-                Ok(Outcome::Replan(Intent {
+                Ok(Outcome::Expired(Intent {
                     binding_enabled: false,
                     authorization_state: AuthorizationState::Expired,
                     ..intent_of(row, false)
@@ -211,12 +219,14 @@ impl Application {
     }
 
     /// Puts another intent in the place of the one that was claimed, with the
-    /// pause and the reason where there is one.
+    /// pause and the reason where there is one. An authorization that is no longer
+    /// good is noted in the account too, or the next plan would start it again.
     async fn replan(
         &self,
         lease: &ConvergenceLease,
         intent: &Intent,
         failure: Option<OperationFailure>,
+        expired: bool,
     ) -> Result<(), Error> {
         let (scope, key) = (&lease.scope, &lease.connector_key);
         let now = self.now();
@@ -227,6 +237,15 @@ impl Application {
             if let (Some(failure), Some(mut planned)) = (&failure, tx.convergence(scope, key).await?) {
                 planned.attempt = before.attempt;
                 tx.save_convergence(&planned.backed_off(failure.clone(), now)).await?;
+            }
+            if expired
+                && let Some(account) = &scope.account_id
+                && let Some(mut projection) = tx.authorization_projection(account, key).await?
+            {
+                projection.state = AuthorizationState::Expired;
+                projection.failure_code = None;
+                projection.updated_at = now;
+                save_projection(tx, &projection).await?;
             }
             stamp(tx, key).await?;
         })?;
@@ -249,7 +268,7 @@ async fn claimed(tx: &mut dyn Tx, lease: &ConvergenceLease) -> Result<Convergenc
 }
 
 /// Stamps and announces the connector of a changed row.
-async fn stamp(tx: &mut dyn Tx, key: &ConnectorKey) -> Result<(), Error> {
+pub(super) async fn stamp(tx: &mut dyn Tx, key: &ConnectorKey) -> Result<(), Error> {
     let revision = tx.advance_revision();
     if let Some(connector) = tx.connector(key).await? {
         tx.save_connector(&Connector { revision, ..connector }).await?;

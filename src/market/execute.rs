@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long the note of an ended attempt may take.
-const NOTE_BUDGET: std::time::Duration = std::time::Duration::from_secs(5);
+pub(super) const NOTE_BUDGET: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// An operation that was cut off so often in a row may be what ends the daemon:
 /// it is given up, so that a restart is not the start of the same again.
@@ -106,16 +106,14 @@ impl Application {
                 "an authorization cannot be taken up again without its command; start it once more",
             )
             .with_retryable(false)),
-            OperationKind::ReconcileRuntime | OperationKind::DisconnectAuthorization => Err(Error::new(
-                ErrorCode::OperationAbandoned,
-                format!("this version of the host does not execute {} operations", operation.kind.as_str()),
-            )),
+            OperationKind::DisconnectAuthorization => self.execute_disconnect(lease, &operation).await,
+            OperationKind::ReconcileRuntime => self.execute_reconcile(lease, &operation).await,
         }
     }
 
     /// Begins an attempt. An operation that acts on routes and comes from another
     /// boot is adopted into this one.
-    async fn start(&self, lease: &OperationLease) -> Result<Operation, Error> {
+    pub(super) async fn start(&self, lease: &OperationLease) -> Result<Operation, Error> {
         let now = self.now();
         transaction!(self.config.store, |tx| {
             let mut operation = held(tx, lease).await?;

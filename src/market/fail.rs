@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    accept::announce, application::Application, binding, execute::held, plan::save_intent, tx::transaction,
-};
+use super::{accept::announce, application::Application, execute::held, plan::save_intent, tx::transaction};
 use crate::{
     domain::{
         authorization::{Authorization, AuthorizationState},
@@ -75,7 +73,7 @@ impl Application {
             // An update returns to the release before it by itself.
             let digest = installed.identity.release_digest;
             if let Ok(release) = self.release_evidence(&connector, &digest).await {
-                let binding = binding::resolve(&operation.scope, &release);
+                let binding = self.binding(&operation.scope, &release).await?;
                 return Ok(Some(Intent {
                     binding_enabled: binding.enabled,
                     activation: None,
@@ -147,10 +145,15 @@ async fn settle_connector(
             connector.installation = connector.installation.clone().fail_uninstall(code.into());
         }
         OperationKind::StartAuthorization | OperationKind::DisconnectAuthorization => {
-            connector.authorization = Authorization {
-                state: AuthorizationState::Failed,
-                failure_code: Some(code.as_str().to_owned()),
-            };
+            // An attempt for one account does not end what another one uses.
+            let shared = operation.kind == OperationKind::StartAuthorization
+                && connector.authorization.state == AuthorizationState::Connected;
+            if !shared {
+                connector.authorization = Authorization {
+                    state: AuthorizationState::Failed,
+                    failure_code: Some(code.as_str().to_owned()),
+                };
+            }
         }
         OperationKind::RefreshCatalog | OperationKind::ReconcileRuntime => {}
     }

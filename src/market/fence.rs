@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{application::Application, binding};
+use super::application::Application;
 use crate::domain::{
     connector::Connector, error::Error, installation::Installation, operation::OperationScope,
     runtime::DeactivateRequest,
@@ -41,8 +41,10 @@ impl Application {
         let Installation::Installed { installed, .. } = &connector.installation else { return Ok(()) };
         let digest = installed.identity.release_digest;
         // Where the release is not known, its connection is not either: all go.
-        let release = self.release_evidence(connector, &digest).await.ok();
-        let connection_id = release.map(|release| binding::resolve(scope, &release).connection_id);
+        let connection_id = match self.release_evidence(connector, &digest).await {
+            Ok(release) => self.binding(scope, &release).await.ok().map(|binding| binding.connection_id),
+            Err(_) => None,
+        };
         let request = DeactivateRequest {
             scope: scope.clone(),
             connection_id,

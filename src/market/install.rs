@@ -4,7 +4,6 @@
 use super::{
     accept::{Accepted, ConnectorMutation, announce},
     application::Application,
-    binding,
     execute::held,
     plan::{other_release, save_intent},
     snapshot::unknown_connector,
@@ -83,7 +82,7 @@ impl Application {
         force: bool,
     ) -> Result<(), Error> {
         let key = &release.connector_key;
-        let binding = binding::resolve(scope, release);
+        let binding = self.binding(scope, release).await?;
         let now = self.now();
         transaction!(self.config.store, |tx| {
             let mut operation = held(tx, lease).await?;

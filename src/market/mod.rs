@@ -33,6 +33,7 @@
 
 mod accept;
 mod application;
+pub mod authorize;
 mod binding;
 mod calibrate;
 mod catalog;
@@ -45,6 +46,7 @@ mod flight;
 mod install;
 mod lease;
 mod plan;
+mod reconcile;
 mod recover;
 mod refresh;
 mod snapshot;

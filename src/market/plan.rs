@@ -4,7 +4,6 @@
 use super::{
     accept::{ConnectorMutation, verify_revision},
     application::Application,
-    binding,
     snapshot::unknown_connector,
     tx::transaction,
 };
@@ -36,19 +35,19 @@ impl Application {
         enabled: bool,
     ) -> Result<(Connector, Option<ConnectorRuntime>), Error> {
         let (scope, key) = (&command.mutation.scope, &command.connector_key);
-        let fence = Fence { command: Some(&command), activation: Some(enabled), force: false };
+        let fence = Fence { command: Some(&command), activation: Some(enabled), replan: Replan::IfChanged };
         self.plan_installed(scope, key, &fence).await?;
         self.connector_view(scope, key).await
     }
 
-    /// Plans the installed release anew, whatever was planned before: what ran
-    /// before a fence does not run any more.
-    pub(super) async fn plan_after_fence(
+    /// Plans the runtime of the installed release.
+    pub(super) async fn plan_runtime(
         &self,
         scope: &OperationScope,
         key: &ConnectorKey,
+        replan: Replan,
     ) -> Result<(), Error> {
-        self.plan_installed(scope, key, &Fence { command: None, activation: None, force: true }).await
+        self.plan_installed(scope, key, &Fence { command: None, activation: None, replan }).await
     }
 
     async fn plan_installed(
@@ -60,7 +59,7 @@ impl Application {
         let stored = self.config.store.connector(key).await?.ok_or_else(|| unknown_connector(key))?;
         let digest = installed_digest(&stored)?;
         let release = self.release_evidence(&stored, &digest).await?;
-        let binding = binding::resolve(scope, &release);
+        let binding = self.binding(scope, &release).await?;
         let now = self.now();
         transaction!(self.config.store, |tx| {
             let mut connector = tx.connector(key).await?.ok_or_else(|| unknown_connector(key))?;
@@ -74,7 +73,7 @@ impl Application {
                 connection_id: binding.connection_id.clone(),
                 release_digest: digest,
                 authorization_state: binding.authorization,
-                force: fence.force,
+                force: fence.replan == Replan::Always,
             };
             if save_intent(tx, scope, &connector, &intent, now).await? {
                 let revision = tx.advance_revision();
@@ -118,8 +117,17 @@ struct Fence<'a> {
     command: Option<&'a ConnectorMutation>,
     /// A new position of the user's switch.
     activation: Option<bool>,
-    /// Whether to plan even what is planned already.
-    force: bool,
+    /// What to do about what is planned already.
+    replan: Replan,
+}
+
+/// What to do about an intent that is stored already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replan {
+    /// Keep it where it says the same.
+    IfChanged,
+    /// Plan anew: what ran before a fence does not run any more.
+    Always,
 }
 
 /// Saves an intent, numbered above the connector's revision and so above every
@@ -147,7 +155,7 @@ pub(super) async fn save_intent(
 }
 
 /// The digest that is installed and at rest.
-fn installed_digest(connector: &Connector) -> Result<Sha256Digest, Error> {
+pub(super) fn installed_digest(connector: &Connector) -> Result<Sha256Digest, Error> {
     match &connector.installation {
         Installation::Installed { installed, .. } => Ok(installed.identity.release_digest),
         other => Err(Error::new(

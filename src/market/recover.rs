@@ -19,7 +19,15 @@ impl Application {
     /// [`ErrorCode::Unavailable`] when an operation could not be scheduled.
     pub async fn recover(&self) -> Result<(), Error> {
         for operation in self.recoverable_operations().await? {
+            let id = operation.operation_id.clone();
             if !operation.kind.effect_is_durable() {
+                if self.is_being_begun(&operation) {
+                    continue;
+                }
+                if let Some(until) = self.held_elsewhere_until(&operation) {
+                    self.schedule_at(id, until);
+                    continue;
+                }
                 let failure = OperationFailure {
                     code: ErrorCode::AuthorizationFailed,
                     message: "the authorization was interrupted; start it once more".to_owned(),
@@ -27,7 +35,6 @@ impl Application {
                 self.fail(&operation, None, ErrorCode::AuthorizationFailed, &failure).await?;
                 continue;
             }
-            let id = operation.operation_id.clone();
             if let Some(until) = self.held_elsewhere_until(&operation) {
                 self.schedule_at(id, until);
                 continue;
@@ -46,6 +53,13 @@ impl Application {
     /// When the store cannot be read.
     pub async fn recoverable_operations(&self) -> Result<Vec<Operation>, Error> {
         self.config.store.recoverable_operations().await
+    }
+
+    /// Whether the command that an operation stands for runs here now.
+    fn is_being_begun(&self, operation: &Operation) -> bool {
+        operation.connector_key.as_ref().is_some_and(|key| {
+            self.authorizations.is_live(&operation.scope, key, &operation.client_request_id)
+        })
     }
 
     fn held_elsewhere_until(&self, operation: &Operation) -> Option<Timestamp> {

@@ -10,15 +10,17 @@ use std::{
 
 use super::application::Application;
 use crate::domain::{
+    authorization::{Authorization, AuthorizationProjection, AuthorizationState},
     connector::Connector,
     convergence::ConnectorRuntime,
     error::Error,
     id::{ConnectorKey, OperationId},
     installation::Installation,
+    manifest::AuthorizationKind,
     operation::{Operation, OperationKind, OperationScope},
     release::Release,
     revision::Revision,
-    snapshot::PublicSnapshot,
+    snapshot::{PublicSnapshot, ScopedSnapshot},
 };
 
 /// Whether the release of a connector holds, by the revision of its row: every
@@ -49,11 +51,13 @@ impl Application {
     /// # Errors
     /// When the store cannot be read.
     pub async fn snapshot(&self, scope: &OperationScope) -> Result<PublicSnapshot, Error> {
-        let store = &self.config.store;
-        let mut stored = store.snapshot().await?;
-        let mut runtimes: HashMap<ConnectorKey, ConnectorRuntime> = store
-            .convergences(scope)
-            .await?
+        let ScopedSnapshot { market: mut stored, projections, convergences } =
+            self.config.store.scoped_snapshot(scope).await?;
+        let mut projections: HashMap<ConnectorKey, AuthorizationProjection> = projections
+            .into_iter()
+            .map(|projection| (projection.connector_key.clone(), projection))
+            .collect();
+        let mut runtimes: HashMap<ConnectorKey, ConnectorRuntime> = convergences
             .into_iter()
             .map(|row| (row.desired.connector_key.clone(), row.runtime(&self.config.boot_epoch)))
             .collect();
@@ -62,7 +66,10 @@ impl Application {
         let connectors: Vec<(Connector, Option<ConnectorRuntime>)> = stored
             .connectors
             .into_iter()
-            .map(|connector| {
+            .map(|mut connector| {
+                if let Some(projection) = projections.remove(&connector.key) {
+                    overlay(&mut connector, projection);
+                }
                 let runtime = runtimes.remove(&connector.key);
                 let runtime = is_installed(&connector).then(|| runtime.unwrap_or(ConnectorRuntime::Starting));
                 (connector, runtime)
@@ -111,6 +118,7 @@ impl Application {
         key: &ConnectorKey,
     ) -> Result<(Connector, Option<ConnectorRuntime>), Error> {
         let connector = self.connector(key).await?;
+        let connector = self.seen_by(scope, connector).await?;
         if !is_installed(&connector) {
             return Ok((connector, None));
         }
@@ -132,6 +140,31 @@ impl Application {
         }
     }
 
+    /// A connector with what `scope`'s account holds in place of the device's own
+    /// authorization (spec I.4). Signed out, it is the device's.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn seen_by(
+        &self,
+        scope: &OperationScope,
+        mut connector: Connector,
+    ) -> Result<Connector, Error> {
+        let Some(account) = &scope.account_id else { return Ok(connector) };
+        let manifest = &connector.release.manifest;
+        if manifest.authorization_kind == AuthorizationKind::None {
+            return Ok(connector);
+        }
+        let remote = manifest.implementation.is_remote();
+        let ready = self.readiness.is_ready(Some(account));
+        let held = self.config.store.authorization_projection(account, &connector.key).await?;
+        match held.filter(|held| !remote || ready && held.server_synchronized) {
+            Some(projection) => overlay(&mut connector, projection),
+            None => connector.authorization = Authorization::of(AuthorizationState::Disconnected),
+        }
+        Ok(connector)
+    }
+
     /// One operation, for whoever may see it.
     ///
     /// # Errors
@@ -146,6 +179,12 @@ impl Application {
                 operation.kind != OperationKind::ReconcileRuntime && operation.is_visible_to(scope)
             })
             .ok_or_else(|| Error::not_found(format!("no operation {id} of yours is known")))
+    }
+}
+
+fn overlay(connector: &mut Connector, held: AuthorizationProjection) {
+    if connector.release.manifest.authorization_kind != AuthorizationKind::None {
+        connector.authorization = Authorization { state: held.state, failure_code: held.failure_code };
     }
 }
 

@@ -4,7 +4,6 @@
 use super::{
     accept::{Accepted, ConnectorMutation, announce},
     application::Application,
-    binding,
     execute::held,
     install::install_failed,
     plan::{other_release, save_intent},
@@ -76,7 +75,7 @@ impl Application {
         release: &Release,
     ) -> Result<(), Error> {
         let key = &release.connector_key;
-        let binding = binding::resolve(scope, release);
+        let binding = self.binding(scope, release).await?;
         let now = self.now();
         transaction!(self.config.store, |tx| {
             let operation = held(tx, lease).await?;

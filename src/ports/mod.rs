@@ -1,8 +1,9 @@
 //! The traits between the market and the world.
 //!
 //! Each says what its implementations must guarantee; nothing here does
-//! anything. There are at most ten: another one is a design decision.
+//! anything. A file a port, at most ten: another one is a design decision.
 
+mod authorization;
 mod catalog_source;
 mod clock;
 mod event_sink;
@@ -12,6 +13,11 @@ mod sandbox_ledger;
 mod scheduler;
 mod store;
 
+pub use authorization::{
+    AttemptRequest, AuthorizationCanceler, AuthorizationInspector, AuthorizationObserver,
+    AuthorizationProvider, AuthorizationSource, BeginRequest, CredentialInspection, DisconnectRequest,
+    InspectRequest, ReplacementPolicy,
+};
 pub use catalog_source::CatalogSource;
 pub use clock::{Clock, IdSource, RandomIds, SystemClock};
 pub use event_sink::EventSink;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::domain::{
+    authorization::AuthorizationProjection,
     catalog::CatalogState,
     connector::Connector,
     convergence::Convergence,
@@ -16,7 +17,7 @@ use crate::domain::{
     operation::{Operation, OperationScope},
     release::Release,
     revision::Revision,
-    snapshot::Snapshot,
+    snapshot::{ScopedSnapshot, Snapshot},
     timestamp::Timestamp,
 };
 
@@ -78,8 +79,23 @@ pub trait Store: Send + Sync {
     /// `reconcile_runtime`.
     async fn snapshot(&self) -> Result<Snapshot, Error>;
 
+    /// Everything that concerns `scope`, at one revision: its own public operations,
+    /// its authorizations, and its convergences on this node (spec E.3).
+    async fn scoped_snapshot(&self, scope: &OperationScope) -> Result<ScopedSnapshot, Error>;
+
     /// One connector.
     async fn connector(&self, key: &ConnectorKey) -> Result<Option<Connector>, Error>;
+
+    /// One account's authorization for a connector.
+    async fn authorization_projection(
+        &self,
+        account: &AccountId,
+        key: &ConnectorKey,
+    ) -> Result<Option<AuthorizationProjection>, Error>;
+
+    /// The operations of `scope` whose authorization attempt is still open, by id
+    /// (see [`Operation::open_session`]).
+    async fn open_authorizations(&self, scope: &OperationScope) -> Result<Vec<Operation>, Error>;
 
     /// One operation, whoever owns it.
     async fn operation(&self, id: &OperationId) -> Result<Option<Operation>, Error>;
@@ -209,13 +225,42 @@ pub trait Tx: Send {
     ) -> Result<Option<Operation>, Error>;
 
     /// Writes an operation and keeps release evidence in step (spec E.4, E.5).
-    /// Normalizes its ownership first.
+    /// Normalizes its ownership first. An authorization attempt that is stored as
+    /// resolved stays as it is stored (spec A.8).
     ///
     /// # Errors
     /// [`crate::domain::error::ErrorCode::LeaseLost`] when it was claimed and its
     /// owner or token is no longer the stored one;
     /// [`crate::domain::error::ErrorCode::OperationInProgress`] when its lane is taken.
     async fn save_operation(&mut self, operation: &Operation) -> Result<(), Error>;
+
+    /// The operations of `scope` whose authorization attempt is still open, by id.
+    async fn open_authorizations(&mut self, scope: &OperationScope) -> Result<Vec<Operation>, Error>;
+
+    /// One account's authorization for a connector.
+    async fn authorization_projection(
+        &mut self,
+        account: &AccountId,
+        key: &ConnectorKey,
+    ) -> Result<Option<AuthorizationProjection>, Error>;
+
+    /// All authorizations of an account, by connector.
+    async fn authorization_projections(
+        &mut self,
+        account: &AccountId,
+    ) -> Result<Vec<AuthorizationProjection>, Error>;
+
+    /// Writes an account's authorization for a connector.
+    async fn save_authorization_projection(
+        &mut self,
+        projection: &AuthorizationProjection,
+    ) -> Result<(), Error>;
+
+    /// The revision of the account's truth that was last applied; none before the first.
+    async fn authorization_revision(&mut self, account: &AccountId) -> Result<Option<u64>, Error>;
+
+    /// Notes that revision.
+    async fn save_authorization_revision(&mut self, account: &AccountId, revision: u64) -> Result<(), Error>;
 
     /// Notes the source's revision.
     async fn save_source_revision(&mut self, source_revision: &str) -> Result<(), Error>;

@@ -17,9 +17,10 @@ struct Migration {
 }
 
 /// In order; the position, counted from 1, is the version.
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration { name: "market", text: include_str!("migrations/0001_market.sql") },
     Migration { name: "sandbox", text: include_str!("migrations/0002_sandbox.sql") },
+    Migration { name: "authorization", text: include_str!("migrations/0003_authorization.sql") },
 ];
 
 const TABLE: &str = "portcullis_migrations";

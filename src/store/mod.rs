@@ -16,6 +16,7 @@
 //!   stops at the first row and would miss a failure of the commit.
 //! - A row that cannot be read is an error that names table, column and row.
 
+mod authorizations;
 mod cleanup;
 mod codec;
 mod compiled;

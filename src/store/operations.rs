@@ -34,19 +34,24 @@ const BY_CLIENT_REQUEST: &str = select!("WHERE owner = $1 AND client_request_id 
 const ACTIVE_IN_LANE: &str = select!("WHERE lane = $1 AND state IN ('accepted', 'running')");
 const ACTIVE: &str = select!("WHERE state IN ('accepted', 'running') ORDER BY operation_id");
 const PUBLIC: &str = select!("WHERE kind <> 'reconcile_runtime' ORDER BY operation_id");
+const OWN: &str = select!(
+    "WHERE owner = $1 AND visibility = 'account' AND kind <> 'reconcile_runtime' ORDER BY operation_id"
+);
+const SESSION_OPEN: &str = select!("WHERE session_open = 1 AND owner = $1 ORDER BY operation_id");
 const TAKEN: &str = "SELECT operation_id FROM operations \
      WHERE owner = $1 AND client_request_id = $2 AND operation_id <> $3";
 const LANE_TAKEN: &str = "SELECT operation_id FROM operations \
      WHERE lane = $1 AND state IN ('accepted', 'running') AND operation_id <> $2";
 const SAVE: &str = "INSERT INTO operations (operation_id, client_request_id, owner, visibility, lane, kind, \
-     state, updated_at, document, lease_owner, lease_token, lease_expires_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11) \
+     state, updated_at, document, session_open, lease_owner, lease_token, lease_expires_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, $12) \
      ON CONFLICT (operation_id) DO UPDATE SET client_request_id = excluded.client_request_id, \
      owner = excluded.owner, visibility = excluded.visibility, lane = excluded.lane, kind = excluded.kind, \
-     state = excluded.state, updated_at = excluded.updated_at, document = excluded.document";
+     state = excluded.state, updated_at = excluded.updated_at, document = excluded.document, \
+     session_open = excluded.session_open";
 const SAVE_CLAIMED: &str = "UPDATE operations SET client_request_id = $2, owner = $3, visibility = $4, lane = $5, \
-     kind = $6, state = $7, updated_at = $8, document = $9 \
-     WHERE operation_id = $1 AND COALESCE(lease_owner, '') = $10 AND lease_token = $11";
+     kind = $6, state = $7, updated_at = $8, document = $9, session_open = $10 \
+     WHERE operation_id = $1 AND COALESCE(lease_owner, '') = $11 AND lease_token = $12";
 const CLAIM: &str = concat!(
     "UPDATE operations SET lease_owner = $2, lease_token = lease_token + 1, lease_expires_at = $3 \
      WHERE operation_id = $1 AND state IN ('accepted', 'running') \
@@ -92,6 +97,20 @@ pub(super) async fn public(conn: &mut AnyConnection) -> Result<Vec<Operation>, E
     list(conn, PUBLIC).await
 }
 
+/// Those that an account asked for, by id.
+pub(super) async fn own(conn: &mut AnyConnection, owner: &AccountId) -> Result<Vec<Operation>, Error> {
+    codec::decode_all(sqlx::query(OWN).bind(owner.as_str()).fetch_all(conn).await?, decode).await
+}
+
+/// Those of an owner whose authorization attempt is open, by id.
+pub(super) async fn with_open_session(
+    conn: &mut AnyConnection,
+    owner: Option<&AccountId>,
+) -> Result<Vec<Operation>, Error> {
+    let owner = owner.map_or("", AccountId::as_str);
+    codec::decode_all(sqlx::query(SESSION_OPEN).bind(owner).fetch_all(conn).await?, decode).await
+}
+
 async fn list(conn: &mut AnyConnection, statement: &'static str) -> Result<Vec<Operation>, Error> {
     codec::decode_all(sqlx::query(statement).fetch_all(conn).await?, decode).await
 }
@@ -103,6 +122,7 @@ pub(super) async fn save(conn: &mut AnyConnection, operation: &Operation) -> Res
     // which the databases do not do alike.
     refuse_taken(conn, operation).await?;
     let mut stored = operation.clone();
+    keep_resolved_session(conn, &mut stored).await?;
     let lease = stored.lease.take();
     let token = std::mem::take(&mut stored.lease_token);
     let id = operation.operation_id.as_str();
@@ -117,7 +137,8 @@ pub(super) async fn save(conn: &mut AnyConnection, operation: &Operation) -> Res
         .bind(operation.kind.as_str())
         .bind(state(operation))
         .bind(operation.updated_at.0)
-        .bind(document);
+        .bind(document)
+        .bind(i64::from(stored.open_session().is_some()));
     if claimed {
         let owner = lease.as_ref().map_or("", |lease| lease.owner.as_str());
         let written = statement.bind(owner).bind(codec::number(token.0)?).execute(conn).await?;
@@ -129,6 +150,20 @@ pub(super) async fn save(conn: &mut AnyConnection, operation: &Operation) -> Res
     let owner = lease.as_ref().map(|lease| lease.owner.as_str());
     let expires_at = lease.as_ref().map(|lease| lease.expires_at.0);
     statement.bind(owner).bind(expires_at).execute(conn).await?;
+    Ok(())
+}
+
+/// Leaves an authorization attempt that is stored as resolved as it is stored,
+/// whatever a late writer thinks of it.
+async fn keep_resolved_session(conn: &mut AnyConnection, operation: &mut Operation) -> Result<(), Error> {
+    if operation.execution.authorization_session.is_none() {
+        return Ok(());
+    }
+    let before = get(conn, &operation.operation_id).await?;
+    let session = before.and_then(|before| before.execution.authorization_session);
+    if let Some(session) = session.filter(|session| session.is_resolved()) {
+        operation.execution.authorization_session = Some(session);
+    }
     Ok(())
 }
 

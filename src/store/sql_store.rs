@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sqlx::{Any, AnyConnection, AnyPool, Transaction, pool::PoolConnection};
 
 use super::{
-    cleanup, connectors,
+    authorizations, cleanup, connectors,
     convergences::{self, Claim},
     dialect::Dialect,
     operations, outbox, releases, settings, snapshot,
@@ -14,15 +14,16 @@ use super::{
 };
 use crate::{
     domain::{
+        authorization::AuthorizationProjection,
         connector::Connector,
         convergence::Convergence,
         digest::Sha256Digest,
         error::Error,
         event::OutboxEvent,
-        id::{BootEpoch, ConnectorKey, NodeId, OperationId, WorkerId},
+        id::{AccountId, BootEpoch, ConnectorKey, NodeId, OperationId, WorkerId},
         operation::{Operation, OperationScope},
         release::Release,
-        snapshot::Snapshot,
+        snapshot::{ScopedSnapshot, Snapshot},
         timestamp::Timestamp,
     },
     ports::{CleanupRequest, CleanupResult, Clock, ConvergenceLease, OperationLease, Store, Tx},
@@ -91,6 +92,25 @@ impl Store for SqlStore {
         let snapshot = snapshot::read(&mut transaction).await?;
         transaction.commit().await?;
         Ok(snapshot)
+    }
+
+    async fn scoped_snapshot(&self, scope: &OperationScope) -> Result<ScopedSnapshot, Error> {
+        let mut transaction = self.reader.begin_with(self.dialect.begin_read()).await?;
+        let snapshot = snapshot::read_scoped(&mut transaction, &self.node_id, scope).await?;
+        transaction.commit().await?;
+        Ok(snapshot)
+    }
+
+    async fn authorization_projection(
+        &self,
+        account: &AccountId,
+        key: &ConnectorKey,
+    ) -> Result<Option<AuthorizationProjection>, Error> {
+        authorizations::get(&mut *self.reading().await?, account, key).await
+    }
+
+    async fn open_authorizations(&self, scope: &OperationScope) -> Result<Vec<Operation>, Error> {
+        operations::with_open_session(&mut *self.reading().await?, scope.account_id.as_ref()).await
     }
 
     async fn connector(&self, key: &ConnectorKey) -> Result<Option<Connector>, Error> {

@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use sqlx::{Any, AnyConnection, Transaction};
 
 use super::{
-    SqlStore, connectors, convergences,
+    SqlStore, authorizations, connectors, convergences,
     dialect::Dialect,
     metadata::{self, Metadata},
     operations, outbox, releases, state,
 };
 use crate::{
     domain::{
+        authorization::AuthorizationProjection,
         catalog::CatalogState,
         connector::Connector,
         convergence::Convergence,
@@ -131,6 +132,47 @@ impl Tx for SqlTx {
         let step = operations::save(self.connection()?, &operation).await;
         self.settle(step)?;
         let step = releases::follow(self.connection()?, &operation).await;
+        self.settle(step)
+    }
+
+    async fn open_authorizations(&mut self, scope: &OperationScope) -> Result<Vec<Operation>, Error> {
+        let owner = scope.account_id.as_ref();
+        let step = operations::with_open_session(self.connection()?, owner).await;
+        self.settle(step)
+    }
+
+    async fn authorization_projection(
+        &mut self,
+        account: &AccountId,
+        key: &ConnectorKey,
+    ) -> Result<Option<AuthorizationProjection>, Error> {
+        let step = authorizations::get(self.connection()?, account, key).await;
+        self.settle(step)
+    }
+
+    async fn authorization_projections(
+        &mut self,
+        account: &AccountId,
+    ) -> Result<Vec<AuthorizationProjection>, Error> {
+        let step = authorizations::list(self.connection()?, account).await;
+        self.settle(step)
+    }
+
+    async fn save_authorization_projection(
+        &mut self,
+        projection: &AuthorizationProjection,
+    ) -> Result<(), Error> {
+        let step = authorizations::save(self.connection()?, projection).await;
+        self.settle(step)
+    }
+
+    async fn authorization_revision(&mut self, account: &AccountId) -> Result<Option<u64>, Error> {
+        let step = authorizations::revision(self.connection()?, account).await;
+        self.settle(step)
+    }
+
+    async fn save_authorization_revision(&mut self, account: &AccountId, revision: u64) -> Result<(), Error> {
+        let step = authorizations::save_revision(self.connection()?, account, revision).await;
         self.settle(step)
     }
 

@@ -120,7 +120,7 @@ impl Market for FakeMarket {
         }])
     }
 
-    async fn catalog_page(&self, query: &CatalogPageQuery) -> Result<CatalogPage, Error> {
+    async fn catalog_page(&self, _: &OperationScope, query: &CatalogPageQuery) -> Result<CatalogPage, Error> {
         let listing = CatalogListing { category_id: "tools".into(), featured: true, connector: connector() };
         self.answer(CatalogPage {
             section_id: query.section_id().to_owned(),

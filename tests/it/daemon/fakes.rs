@@ -279,6 +279,8 @@ pub(crate) fn reconcile(
         installation: Installation::Installed { installed, failure_code: None },
         release,
         authorization: AuthorizationState::NotRequired,
+        connection_version: 0,
+        server_revision: 0,
         enabled,
         generation: Generation { boot_epoch: "boot".parse().expect("an epoch"), number },
     }

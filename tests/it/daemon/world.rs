@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis::{
-    daemon::{Events, MarketHost, MarketHostConfig, tasks::CleanupPolicy, worker_id},
+    daemon::{Events, MarketHost, MarketHostConfig, NoAuthorization, tasks::CleanupPolicy, worker_id},
     domain::{
         catalog::{CatalogCategory, CatalogContents, SourcePage, SourcePageQuery},
         compatibility::Compatibility,
@@ -175,6 +175,8 @@ impl World {
             catalog: Arc::clone(&self.catalog) as _,
             installer: Arc::clone(&self.installer) as _,
             host: Arc::clone(&self.host) as _,
+            authorization: Arc::new(NoAuthorization),
+            authorization_source: None,
             events: Arc::new(Events::new(16)),
             clock: Arc::clone(&self.clock) as _,
             ids: Arc::new(RandomIds),

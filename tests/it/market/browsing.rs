@@ -9,7 +9,7 @@ use portcullis::domain::{
 
 use super::{
     fakes::Fault,
-    world::{World, broken, key, page, release},
+    world::{World, ada, broken, key, page, release},
 };
 
 fn query(size: i64, token: &str, filter: &str) -> CatalogPageQuery {
@@ -20,12 +20,12 @@ fn query(size: i64, token: &str, filter: &str) -> CatalogPageQuery {
 async fn s043_s044_what_is_seen_is_stored_once() {
     let world = World::new().await;
     world.page("", "next", &[release("echo", "1.0.0")]);
-    let first = world.app.catalog_page(&query(10, "", "")).await.expect("a page");
+    let first = world.app.catalog_page(&ada(), &query(10, "", "")).await.expect("a page");
     assert_eq!(first.next_page_token, "next");
     assert_eq!(first.revision, Revision(1));
     assert_eq!(world.stored("echo").await.revision, Revision(1));
     let before = world.state().await;
-    let again = world.app.catalog_page(&query(10, "", "")).await.expect("a page");
+    let again = world.app.catalog_page(&ada(), &query(10, "", "")).await.expect("a page");
     assert_eq!((again.revision, again.items), (first.revision, first.items));
     assert_eq!(world.state().await, before);
 }
@@ -34,7 +34,7 @@ async fn s043_s044_what_is_seen_is_stored_once() {
 async fn s043_what_is_seen_can_be_installed_at_once() {
     let world = World::new().await;
     world.page("", "", &[release("echo", "1.0.0")]);
-    world.app.catalog_page(&query(10, "", "")).await.expect("a page");
+    world.app.catalog_page(&ada(), &query(10, "", "")).await.expect("a page");
     world.install("echo").await;
 }
 
@@ -47,7 +47,7 @@ async fn s045_s046_the_sources_errors_keep_their_meaning() {
         (ErrorCode::ArtifactUnavailable, ErrorCode::UpstreamUnavailable, true),
     ] {
         world.catalog.faults.push(Fault::of(given));
-        world.refused(world.app.catalog_page(&query(1, "", "")), code, retryable).await;
+        world.refused(world.app.catalog_page(&ada(), &query(1, "", "")), code, retryable).await;
         world.catalog.faults.push(Fault::of(given));
         world.refused(world.app.categories(), code, retryable).await;
     }
@@ -58,7 +58,7 @@ async fn s047_the_filter_goes_on_until_it_has_enough() {
     let world = World::with_echo().await;
     world.page("", "second", &[release("echo", "1.0.0")]);
     world.page("second", "", &[release("feeds", "1.0.0")]);
-    let page = world.app.catalog_page(&query(1, "", "not_installed")).await.expect("a page");
+    let page = world.app.catalog_page(&ada(), &query(1, "", "not_installed")).await.expect("a page");
     assert_eq!(page.items.len(), 1);
     assert_eq!(page.items[0].connector.key, key("feeds"));
     assert_eq!(page.next_page_token, "");
@@ -70,7 +70,7 @@ async fn the_filter_asks_only_for_what_it_misses() {
     let world = World::with_echo().await;
     world.page("", "second", &[release("echo", "1.0.0"), release("feeds", "1.0.0")]);
     world.page("second", "third", &[release("other", "1.0.0")]);
-    let page = world.app.catalog_page(&query(2, "", "not_installed")).await.expect("a page");
+    let page = world.app.catalog_page(&ada(), &query(2, "", "not_installed")).await.expect("a page");
     let sizes: Vec<u32> = world.catalog.asked.lock().iter().map(|query| query.page_size).collect();
     assert_eq!(sizes, [2, 1]);
     assert_eq!(page.items.len(), 2);
@@ -86,7 +86,7 @@ async fn s048_a_connector_whose_files_are_gone_counts_as_not_installed() {
     let failure_code = FailureCode(FailureCode::PHYSICALLY_ABSENT.into());
     connector.installation = Installation::Failed { failure_code, installed };
     world.save(connector).await;
-    let page = world.app.catalog_page(&query(5, "", "not_installed")).await.expect("a page");
+    let page = world.app.catalog_page(&ada(), &query(5, "", "not_installed")).await.expect("a page");
     assert_eq!(page.items.len(), 1);
 }
 
@@ -95,7 +95,7 @@ async fn s049_everything_installed_is_an_empty_page() {
     let world = World::with_echo().await;
     world.page("", "second", &[release("echo", "1.0.0")]);
     world.page("second", "", &[]);
-    let page = world.app.catalog_page(&query(5, "", "not_installed")).await.expect("a page");
+    let page = world.app.catalog_page(&ada(), &query(5, "", "not_installed")).await.expect("a page");
     assert!(page.items.is_empty());
     assert_eq!(page.next_page_token, "");
 }
@@ -106,7 +106,7 @@ async fn s050_a_slow_older_page_does_not_overwrite_a_newer_one() {
     world.page("", "", &[release("echo", "1.0.0")]);
     world.catalog.page_gate.close();
     let app = world.app.clone();
-    let slow = tokio::spawn(async move { app.catalog_page(&query(5, "", "")).await });
+    let slow = tokio::spawn(async move { app.catalog_page(&ada(), &query(5, "", "")).await });
     world.catalog.page_gate.arrival().await;
     world.offer(&[release("echo", "2.0.0")]).await;
     let before = world.state().await;
@@ -123,7 +123,7 @@ async fn s051_a_slow_older_page_does_not_bring_back_what_was_delisted() {
     world.page("", "", &[release("echo", "1.0.0"), release("unseen", "1.0.0")]);
     world.catalog.page_gate.close();
     let app = world.app.clone();
-    let slow = tokio::spawn(async move { app.catalog_page(&query(5, "", "")).await });
+    let slow = tokio::spawn(async move { app.catalog_page(&ada(), &query(5, "", "")).await });
     world.catalog.page_gate.arrival().await;
     world.offer(&[]).await;
     world.catalog.page_gate.open();
@@ -140,11 +140,15 @@ async fn s052_a_source_that_does_not_get_on_is_refused() {
         world.page(token, next, &[release("echo", "1.0.0")]);
     }
     world
-        .refused(world.app.catalog_page(&query(1, "", "not_installed")), ErrorCode::InvalidManifest, false)
+        .refused(
+            world.app.catalog_page(&ada(), &query(1, "", "not_installed")),
+            ErrorCode::InvalidManifest,
+            false,
+        )
         .await;
     world.page("self", "self", &[release("echo", "1.0.0")]);
     let query = query(1, "self", "not_installed");
-    world.refused(world.app.catalog_page(&query), ErrorCode::InvalidManifest, false).await;
+    world.refused(world.app.catalog_page(&ada(), &query), ErrorCode::InvalidManifest, false).await;
 }
 
 #[test]
@@ -176,7 +180,8 @@ async fn s055_s056_a_page_that_breaks_a_rule_is_not_stored() {
         let world = World::new().await;
         world.catalog.pages.lock().insert(String::new(), page);
         let query = query(10, "", "");
-        let attempt = world.app.catalog_page(&query);
+        let scope = ada();
+        let attempt = world.app.catalog_page(&scope, &query);
         let error = world.refused(attempt, ErrorCode::InvalidManifest, false).await;
         assert!(!error.message.is_empty(), "{what}");
     }
@@ -208,7 +213,7 @@ async fn s064_a_page_that_lists_a_delisted_connector_lists_it_again() {
     world.offer(&[]).await;
     assert!(world.stored("echo").await.compatibility.is_removed_from_catalog());
     world.page("", "", &[release("echo", "1.0.0")]);
-    let page = world.app.catalog_page(&query(5, "", "")).await.expect("a page");
+    let page = world.app.catalog_page(&ada(), &query(5, "", "")).await.expect("a page");
     assert_eq!(page.items.len(), 1);
     world.app.connector(&key("echo")).await.expect("it is visible");
 }

@@ -166,22 +166,6 @@ async fn s099_an_authorization_is_not_executed_from_its_row() {
 }
 
 #[tokio::test]
-async fn an_operation_that_nobody_can_execute_is_given_up_and_frees_its_lane() {
-    let world = World::with_echo().await;
-    let mut operation = world.accept_uninstall("echo").await.operation;
-    operation.kind = OperationKind::ReconcileRuntime;
-    world.write(async |tx| tx.save_operation(&operation).await).await;
-    world.app.execute(&operation.operation_id).await.expect_err("a refusal");
-    let stored =
-        world.store.operation(&operation.operation_id).await.expect("a reading").expect("an operation");
-    assert!(matches!(
-        stored.state,
-        OperationState::Failed { failure_code: ErrorCode::OperationAbandoned, .. }
-    ));
-    assert_eq!(world.app.recoverable_operations().await.expect("operations"), []);
-}
-
-#[tokio::test]
 async fn s105_what_has_ended_is_not_executed_again() {
     let world = offered(Duration::ZERO).await;
     let accepted = world.accept_install("echo").await;

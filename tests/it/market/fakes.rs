@@ -32,6 +32,8 @@ use portcullis::{
 };
 use tokio::sync::Semaphore;
 
+use super::provider::{FakeAccounts, FakeAuthorization};
+
 /// A value that the test and the market look at in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Shared<T>(Mutex<T>);
@@ -65,7 +67,7 @@ impl Script {
         self.0.lock().push_back(fault);
     }
 
-    fn next(&self) -> Result<(), Error> {
+    pub(crate) fn next(&self) -> Result<(), Error> {
         self.0.lock().pop_front().map_or(Ok(()), |fault| Err(fault.error()))
     }
 }
@@ -100,7 +102,7 @@ impl Gate {
         self.passes.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
-    async fn pass(&self) {
+    pub(crate) async fn pass(&self) {
         if self.closed.load(Ordering::SeqCst) {
             self.arrived.add_permits(1);
             self.passes.acquire().await.expect("an open semaphore").forget();
@@ -374,6 +376,8 @@ pub(crate) struct Fakes {
     pub(crate) catalog: Arc<FakeCatalog>,
     pub(crate) installer: Arc<FakeInstaller>,
     pub(crate) host: Arc<FakeHost>,
+    pub(crate) authorization: Arc<FakeAuthorization>,
+    pub(crate) accounts: Arc<FakeAccounts>,
     pub(crate) scheduler: Arc<FakeScheduler>,
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) ids: Arc<FakeIds>,

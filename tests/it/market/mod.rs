@@ -9,6 +9,7 @@ mod converging;
 mod executing;
 mod fakes;
 mod installing;
+mod provider;
 mod reads;
 mod recovering;
 mod refreshing;

@@ -11,7 +11,7 @@ use portcullis::domain::{
 
 use super::{
     fakes::Fault,
-    world::{World, altered, broken, key, release},
+    world::{World, ada, altered, broken, key, release},
 };
 
 /// Refreshes from these and expects the operation to fail with `code`, keeping
@@ -131,7 +131,7 @@ async fn s065_a_refresh_that_was_overtaken_applies_nothing_and_leaves_the_catalo
     world.catalog.contents_gate.arrival().await;
     world.page("", "", &[release("echo", "2.0.0")]);
     let query = CatalogPageQuery::parse("tools", 5, "", "").expect("a query");
-    world.app.catalog_page(&query).await.expect("a page");
+    world.app.catalog_page(&ada(), &query).await.expect("a page");
     world.catalog.contents_gate.open();
     slow.await.expect("no panic").expect("it completes");
     assert_eq!(world.operation(&accepted).await.state, OperationState::Completed);

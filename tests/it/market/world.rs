@@ -218,6 +218,8 @@ fn boot(number: u32, store: &Arc<dyn Store>, fakes: &Fakes, lease_duration: Dura
         catalog: fakes.catalog.clone(),
         installer: fakes.installer.clone(),
         host: fakes.host.clone(),
+        authorization: fakes.authorization.clone(),
+        authorization_source: Some(fakes.accounts.clone()),
         scheduler: fakes.scheduler.clone(),
         clock: fakes.clock.clone(),
         ids: fakes.ids.clone(),

@@ -101,6 +101,8 @@ impl World {
             },
             release,
             authorization: AuthorizationState::NotRequired,
+            connection_version: 0,
+            server_revision: 0,
             enabled: true,
             generation: generation(connector.generation),
         }

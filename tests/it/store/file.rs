@@ -115,7 +115,13 @@ async fn daemons_that_start_at_once_migrate_once() {
     let folder = tempdir().expect("a folder");
     let path = folder.path().join("portcullis.db");
     open(&path).await.expect("a new database").close().await;
-    run(&path, "DELETE FROM portcullis_migrations WHERE version = 2; DROP TABLE connector_state; DROP TABLE compiled_components").await;
+    run(
+        &path,
+        "DELETE FROM portcullis_migrations WHERE version = 3; DROP TABLE authorization_projections; \
+         DROP TABLE authorization_revisions; DROP INDEX operations_session_open; \
+         ALTER TABLE operations DROP COLUMN session_open",
+    )
+    .await;
     let (one, two, three) = tokio::join!(open(&path), open(&path), open(&path));
     for store in [one, two, three] {
         let store = store.expect("the database is brought up to date by one of them");
@@ -213,12 +219,12 @@ async fn a_newer_programs_database_is_refused_and_left_alone() {
     let folder = tempdir().expect("a folder");
     let path = folder.path().join("portcullis.db");
     open(&path).await.expect("a new database").close().await;
-    run(&path, "INSERT INTO portcullis_migrations VALUES (3, 'future', 'x', 0)").await;
+    run(&path, "INSERT INTO portcullis_migrations VALUES (4, 'future', 'x', 0)").await;
     let before = fs::read(&path).expect("the file");
     let error = open(&path).await.expect_err("this is a newer program's");
     assert_eq!((error.code, error.retryable), (ErrorCode::Unavailable, false));
     assert!(error.message.contains("newer portcullis"), "{}", error.message);
-    assert!(error.message.contains("schema 3"), "{}", error.message);
+    assert!(error.message.contains("schema 4"), "{}", error.message);
     assert_eq!(fs::read(&path).expect("the file"), before);
 }
 

@@ -1,6 +1,18 @@
-//! Authorization as the device and the account see it.
+//! Authorization as the device and the account see it, and the attempts that lead
+//! there.
+
+mod projection;
+mod session;
+mod view;
 
 use serde::{Deserialize, Serialize};
+
+pub use projection::{AppliedAuthorizations, AuthorizationProjection, AuthorizationSnapshot};
+pub use session::{
+    AuthorizationObservation, AuthorizationProgress, AuthorizationSession, AuthorizationStep, Resolution,
+    SessionAction,
+};
+pub use view::{AuthorizationView, AuthorizationViewContent, VIEW_PROTOCOL};
 
 use super::manifest::AuthorizationKind;
 
@@ -23,6 +35,19 @@ pub enum AuthorizationState {
 }
 
 impl AuthorizationState {
+    /// The wire name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotRequired => "not_required",
+            Self::Disconnected => "disconnected",
+            Self::Pending => "pending",
+            Self::Connected => "connected",
+            Self::Expired => "expired",
+            Self::Failed => "failed",
+        }
+    }
+
     /// Whether a user's action may lead from here to `next` (spec A.4).
     #[must_use]
     pub fn may_become(self, next: Self) -> bool {
