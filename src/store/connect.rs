@@ -32,9 +32,11 @@ pub struct StoreOptions {
     pub url: String,
     /// The node whose runtime convergence this store keeps.
     pub node_id: NodeId,
-    /// The machine's clock. Leases follow the database's clock, which for an
-    /// embedded database is this one.
-    pub clock: Arc<dyn Clock>,
+    /// What leases are judged by in place of the database's own time, for an embedder
+    /// that has a better one, or a test. The database's own is the server's for
+    /// PostgreSQL, so that daemons with clocks that differ agree, and the machine's
+    /// for SQLite.
+    pub lease_clock: Option<Arc<dyn Clock>>,
 }
 
 /// The URL of a database file, whatever characters its path has; a Windows drive or
@@ -100,7 +102,7 @@ impl SqlStore {
     /// none. What was found stays as it was.
     pub async fn open(options: StoreOptions) -> Result<Self, Error> {
         sqlx::any::install_default_drivers();
-        let StoreOptions { url, node_id, clock } = options;
+        let StoreOptions { url, node_id, lease_clock } = options;
         let place = Place::parse(&url)?;
         let (dialect, writer, reader) = match &place {
             Place::Memory => {
@@ -121,8 +123,8 @@ impl SqlStore {
                 (Dialect::Postgres, pool.clone(), pool)
             }
         };
-        migrate::run(&writer, dialect, clock.now()).await?;
-        Ok(Self { writer, reader, dialect, node_id, clock })
+        migrate::run(&writer, dialect, lease_clock.as_deref()).await?;
+        Ok(Self { writer, reader, dialect, node_id, lease_clock })
     }
 }
 

@@ -9,7 +9,7 @@ use sqlx::{
 
 use crate::{
     domain::{error::Error, timestamp::Timestamp},
-    ports::Clock,
+    ports::{Clock, SystemClock},
 };
 
 /// Which database a store talks to.
@@ -99,11 +99,17 @@ impl Dialect {
         migration.replace("{key}", key).replace("{bytes}", bytes)
     }
 
-    /// The database's own time. An embedded database has the machine's.
-    pub(super) async fn now(self, conn: &mut AnyConnection, machine: &dyn Clock) -> Result<Timestamp, Error> {
-        match self {
-            Self::Sqlite => Ok(machine.now()),
-            Self::Postgres => {
+    /// The time of `clock`, and without one the database's own. An embedded database
+    /// has the machine's.
+    pub(super) async fn now(
+        self,
+        conn: &mut AnyConnection,
+        clock: Option<&dyn Clock>,
+    ) -> Result<Timestamp, Error> {
+        match (clock, self) {
+            (Some(clock), _) => Ok(clock.now()),
+            (None, Self::Sqlite) => Ok(SystemClock.now()),
+            (None, Self::Postgres) => {
                 const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
                 Ok(Timestamp(sqlx::query(NOW).fetch_one(conn).await?.try_get(0)?))
             }

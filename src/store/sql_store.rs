@@ -39,7 +39,7 @@ pub struct SqlStore {
     pub(super) reader: AnyPool,
     pub(super) dialect: Dialect,
     pub(super) node_id: NodeId,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) lease_clock: Option<Arc<dyn Clock>>,
 }
 
 impl std::fmt::Debug for SqlStore {
@@ -75,7 +75,7 @@ impl SqlStore {
     }
 
     async fn now(&self, conn: &mut AnyConnection) -> Result<Timestamp, Error> {
-        self.dialect.now(conn, &*self.clock).await
+        self.dialect.now(conn, self.lease_clock.as_deref()).await
     }
 }
 

@@ -1,8 +1,6 @@
 //! What only the inside of a store can arrange: a disk that is full, a database
 //! that may not be written to, a transaction that lost its race.
 
-use std::sync::Arc;
-
 use sqlx::Row as _;
 
 use super::{SqlStore, StoreOptions, metadata, sqlite_url};
@@ -12,13 +10,13 @@ use crate::{
         id::NodeId,
         revision::Revision,
     },
-    ports::{Store as _, SystemClock},
+    ports::Store as _,
 };
 
 async fn open(folder: &tempfile::TempDir) -> SqlStore {
     let url = sqlite_url(&folder.path().join("portcullis.db"));
     let node_id = NodeId::parse("node").expect("a node id");
-    SqlStore::open(StoreOptions { url, node_id, clock: Arc::new(SystemClock) }).await.expect("a database")
+    SqlStore::open(StoreOptions { url, node_id, lease_clock: None }).await.expect("a database")
 }
 
 /// Tells the one connection that writes.

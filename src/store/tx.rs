@@ -30,7 +30,7 @@ pub(super) struct SqlTx {
     transaction: Transaction<'static, Any>,
     dialect: Dialect,
     node_id: NodeId,
-    clock: Arc<dyn Clock>,
+    lease_clock: Option<Arc<dyn Clock>>,
     /// As read when the transaction began.
     stored: Metadata,
     /// As it shall be.
@@ -50,7 +50,7 @@ impl SqlTx {
             transaction,
             dialect: store.dialect,
             node_id: store.node_id.clone(),
-            clock: Arc::clone(&store.clock),
+            lease_clock: store.lease_clock.clone(),
             metadata: stored.clone(),
             stored,
             spoiled: false,
@@ -165,8 +165,8 @@ impl Tx for SqlTx {
         convergence: &Convergence,
         lease: &ConvergenceLease,
     ) -> Result<(), Error> {
-        let (dialect, clock, node_id) = (self.dialect, Arc::clone(&self.clock), self.node_id.clone());
-        let step = dialect.now(self.connection()?, &*clock).await;
+        let (dialect, clock, node_id) = (self.dialect, self.lease_clock.clone(), self.node_id.clone());
+        let step = dialect.now(self.connection()?, clock.as_deref()).await;
         let now = self.settle(step)?;
         let step = convergences::save_leased(self.connection()?, &node_id, convergence, lease, now).await;
         self.settle(step)
