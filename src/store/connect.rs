@@ -23,7 +23,9 @@ use crate::{
 /// How long a transaction waits for its turn inside this process.
 const TURN: Duration = Duration::from_secs(30);
 const SQLITE_READERS: u32 = 4;
-const POSTGRES_CONNECTIONS: u32 = 16;
+/// Apart, so that whoever reads need not wait behind those who wait for their turn.
+const POSTGRES_WRITERS: u32 = 8;
+const POSTGRES_READERS: u32 = 8;
 
 /// What a store is opened with.
 #[derive(Clone)]
@@ -119,8 +121,9 @@ impl SqlStore {
                 (Dialect::Sqlite, writer, reader)
             }
             Place::Server => {
-                let pool = pool(&url, POSTGRES_CONNECTIONS, Dialect::Postgres.session()).await?;
-                (Dialect::Postgres, pool.clone(), pool)
+                let writer = pool(&url, POSTGRES_WRITERS, Dialect::Postgres.session()).await?;
+                let reader = pool(&url, POSTGRES_READERS, Dialect::Postgres.read_only_session()).await?;
+                (Dialect::Postgres, writer, reader)
             }
         };
         migrate::run(&writer, dialect, lease_clock.as_deref()).await?;

@@ -38,9 +38,9 @@ const APPLY: &str =
 
 /// Applies what is missing. Applying nothing is the normal case.
 pub(super) async fn run(pool: &AnyPool, dialect: Dialect, clock: Option<&dyn Clock>) -> Result<(), Error> {
-    let mut tx = pool.begin_with(dialect.begin_migration()).await?;
+    let mut tx = pool.begin_with(dialect.begin_write()).await?;
     if let Some(lock) = dialect.migration_lock() {
-        sqlx::query(lock).execute(&mut *tx).await?;
+        sqlx::raw_sql(lock).execute(&mut *tx).await?;
     }
     let applied = pending(&mut tx, dialect).await?;
     if applied.is_none() {

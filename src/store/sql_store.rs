@@ -9,6 +9,7 @@ use super::{
     cleanup, connectors,
     convergences::{self, Claim},
     dialect::Dialect,
+    metadata::{self, Metadata},
     operations, outbox, releases, settings, snapshot,
     tx::SqlTx,
 };
@@ -70,8 +71,11 @@ impl SqlStore {
         Ok(self.writer.acquire().await?)
     }
 
-    pub(super) async fn write_transaction(&self) -> Result<Transaction<'static, Any>, Error> {
-        Ok(self.writer.begin_with(self.dialect.begin_write()).await?)
+    /// A transaction that writes, in its turn, and the counters as they are in it.
+    pub(super) async fn write_transaction(&self) -> Result<(Transaction<'static, Any>, Metadata), Error> {
+        let mut transaction = self.writer.begin_with(self.dialect.begin_write()).await?;
+        let metadata = metadata::take_turn(&mut transaction, self.dialect).await?;
+        Ok((transaction, metadata))
     }
 
     async fn now(&self, conn: &mut AnyConnection) -> Result<Timestamp, Error> {
@@ -82,8 +86,7 @@ impl SqlStore {
 #[async_trait]
 impl Store for SqlStore {
     async fn begin(&self) -> Result<Box<dyn Tx>, Error> {
-        let transaction = self.write_transaction().await?;
-        Ok(Box::new(SqlTx::begin(self, transaction).await?))
+        Ok(Box::new(SqlTx::begin(self).await?))
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Error> {
@@ -193,7 +196,7 @@ impl Store for SqlStore {
 
     async fn clean_up(&self, request: &CleanupRequest) -> Result<CleanupResult, Error> {
         cleanup::check(request)?;
-        let mut transaction = self.write_transaction().await?;
+        let (mut transaction, _) = self.write_transaction().await?;
         let result = cleanup::run(&mut transaction, request).await?;
         transaction.commit().await?;
         Ok(result)

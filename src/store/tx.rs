@@ -41,11 +41,8 @@ pub(super) struct SqlTx {
 }
 
 impl SqlTx {
-    pub(super) async fn begin(
-        store: &SqlStore,
-        mut transaction: Transaction<'static, Any>,
-    ) -> Result<Self, Error> {
-        let stored = metadata::get(&mut transaction).await?;
+    pub(super) async fn begin(store: &SqlStore) -> Result<Self, Error> {
+        let (transaction, stored) = store.write_transaction().await?;
         Ok(Self {
             transaction,
             dialect: store.dialect,
@@ -104,7 +101,8 @@ impl Tx for SqlTx {
     }
 
     async fn operation(&mut self, id: &OperationId) -> Result<Option<Operation>, Error> {
-        let step = operations::get(self.connection()?, id).await;
+        let dialect = self.dialect;
+        let step = operations::hold(self.connection()?, dialect, id).await;
         self.settle(step)
     }
 
@@ -113,7 +111,8 @@ impl Tx for SqlTx {
         owner: Option<&AccountId>,
         id: &ClientRequestId,
     ) -> Result<Option<Operation>, Error> {
-        let step = operations::by_client_request(self.connection()?, owner, id).await;
+        let dialect = self.dialect;
+        let step = operations::by_client_request(self.connection()?, dialect, owner, id).await;
         self.settle(step)
     }
 
@@ -121,7 +120,8 @@ impl Tx for SqlTx {
         &mut self,
         lane: Option<&ConnectorKey>,
     ) -> Result<Option<Operation>, Error> {
-        let step = operations::active_in_lane(self.connection()?, lane).await;
+        let dialect = self.dialect;
+        let step = operations::active_in_lane(self.connection()?, dialect, lane).await;
         self.settle(step)
     }
 
