@@ -76,7 +76,7 @@ pub(crate) fn measure() -> Row {
         let store = SqlStore::open(StoreOptions {
             url: "sqlite::memory:".into(),
             node_id: "bench".parse().expect("a node id"),
-            clock: clock.clone(),
+            lease_clock: None,
         });
         let installer = Arc::new(OneRelease(component, digest));
         let ledger = Arc::new(store.await.expect("a store"));

@@ -97,7 +97,7 @@ impl Daemon {
         let options = StoreOptions {
             url: sqlite_url(&data_dir.database()),
             node_id: node_id.clone(),
-            clock: Arc::clone(&clock),
+            lease_clock: Some(Arc::clone(&clock)),
         };
         let sql_store = SqlStore::open(options).await?;
         let store: Arc<dyn Store> = Arc::new(sql_store.clone());

@@ -23,7 +23,9 @@ use crate::{
 /// How long a transaction waits for its turn inside this process.
 const TURN: Duration = Duration::from_secs(30);
 const SQLITE_READERS: u32 = 4;
-const POSTGRES_CONNECTIONS: u32 = 16;
+/// Apart, so that whoever reads need not wait behind those who wait for their turn.
+const POSTGRES_WRITERS: u32 = 8;
+const POSTGRES_READERS: u32 = 8;
 
 /// What a store is opened with.
 #[derive(Clone)]
@@ -32,9 +34,11 @@ pub struct StoreOptions {
     pub url: String,
     /// The node whose runtime convergence this store keeps.
     pub node_id: NodeId,
-    /// The machine's clock. Leases follow the database's clock, which for an
-    /// embedded database is this one.
-    pub clock: Arc<dyn Clock>,
+    /// What leases are judged by in place of the database's own time, for an embedder
+    /// that has a better one, or a test. The database's own is the server's for
+    /// PostgreSQL, so that daemons with clocks that differ agree, and the machine's
+    /// for SQLite.
+    pub lease_clock: Option<Arc<dyn Clock>>,
 }
 
 /// The URL of a database file, whatever characters its path has; a Windows drive or
@@ -100,7 +104,7 @@ impl SqlStore {
     /// none. What was found stays as it was.
     pub async fn open(options: StoreOptions) -> Result<Self, Error> {
         sqlx::any::install_default_drivers();
-        let StoreOptions { url, node_id, clock } = options;
+        let StoreOptions { url, node_id, lease_clock } = options;
         let place = Place::parse(&url)?;
         let (dialect, writer, reader) = match &place {
             Place::Memory => {
@@ -117,12 +121,13 @@ impl SqlStore {
                 (Dialect::Sqlite, writer, reader)
             }
             Place::Server => {
-                let pool = pool(&url, POSTGRES_CONNECTIONS, Dialect::Postgres.session()).await?;
-                (Dialect::Postgres, pool.clone(), pool)
+                let writer = pool(&url, POSTGRES_WRITERS, Dialect::Postgres.session()).await?;
+                let reader = pool(&url, POSTGRES_READERS, Dialect::Postgres.read_only_session()).await?;
+                (Dialect::Postgres, writer, reader)
             }
         };
-        migrate::run(&writer, dialect, clock.now()).await?;
-        Ok(Self { writer, reader, dialect, node_id, clock })
+        migrate::run(&writer, dialect, lease_clock.as_deref()).await?;
+        Ok(Self { writer, reader, dialect, node_id, lease_clock })
     }
 }
 

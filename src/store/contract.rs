@@ -151,6 +151,7 @@ register! { $
         giving_back_frees_the_operation_and_keeps_the_token
         a_save_under_a_lost_lease_is_refused
         a_save_leaves_the_lease_as_it_is
+        a_claim_waits_for_whoever_decides_about_its_operation
     }
     releases {
         a_received_release_is_found_beside_the_current_one
@@ -197,6 +198,7 @@ register! { $
         scopes_do_not_see_each_other
         changes_over_the_quota_leave_nothing
         state_over_a_lowered_quota_may_shrink
+        changes_at_once_keep_to_the_quota
         a_connectors_state_is_forgotten_everywhere
     }
     compiled {

@@ -1,4 +1,27 @@
 //! Everything that differs between the databases, and nothing else.
+//!
+//! # Who waits for whom
+//!
+//! SQLite has one writer at a time: whatever writes begins with the write lock.
+//!
+//! PostgreSQL is told to do the same where it matters. Every transaction that reads
+//! what it then decides on takes its turn first: it locks the one row of `metadata`
+//! ([`locking`]), and sees, in READ COMMITTED, what every turn before it
+//! has committed. Writers of all daemons thus wait for one another, which is cheap,
+//! where SERIALIZABLE would make them fail and begin again. Beside the turns go:
+//!
+//! - Single statements that carry their condition (claim, renew, release, mark
+//!   published): one that meets a changed row is judged by the changed row.
+//! - What a transaction reads of an operation is locked with it, because a claim takes
+//!   no turn: otherwise a claim between reading and saving would go on from what the
+//!   save has replaced. A convergence needs no such lock; saving one ends its lease.
+//! - The state of one connection of a connector, which has a lock of its own: its
+//!   quota is counted before and after.
+//! - Migrations, which have one too.
+//!
+//! Whoever holds more than one lock has taken the turn before, so that no two wait
+//! for each other. A wait has an end ([`Dialect::session`]), and a conflict that is
+//! left is reported as such and tried again.
 
 use sqlx::{
     AnyConnection, Row as _,
@@ -9,7 +32,7 @@ use sqlx::{
 
 use crate::{
     domain::{error::Error, timestamp::Timestamp},
-    ports::Clock,
+    ports::{Clock, SystemClock},
 };
 
 /// Which database a store talks to.
@@ -23,11 +46,12 @@ pub(super) enum Dialect {
 
 impl Dialect {
     /// Begins a transaction that will write. SQLite takes the write lock at once:
-    /// a transaction that reads first and writes later could not wait for it.
+    /// a transaction that reads first and writes later could not wait for it. On
+    /// PostgreSQL the first statement must lock what the others rely on.
     pub(super) const fn begin_write(self) -> &'static str {
         match self {
             Self::Sqlite => "BEGIN IMMEDIATE",
-            Self::Postgres => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            Self::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED",
         }
     }
 
@@ -39,22 +63,36 @@ impl Dialect {
         }
     }
 
-    /// Begins the transaction that migrates. On PostgreSQL the advisory lock of
-    /// [`migration_lock`](Self::migration_lock) is waited for inside it, so it must
-    /// see what was committed meanwhile.
-    pub(super) const fn begin_migration(self) -> &'static str {
-        match self {
-            Self::Sqlite => "BEGIN IMMEDIATE",
-            Self::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED",
-        }
-    }
-
     /// Keeps other daemons from migrating until the transaction ends, where
-    /// beginning it does not already.
+    /// beginning it does not already. Another daemon's migration, and one's own, may
+    /// take longer than a command.
     pub(super) const fn migration_lock(self) -> Option<&'static str> {
         match self {
             Self::Sqlite => None,
-            Self::Postgres => Some("SELECT CAST(pg_advisory_xact_lock(7381420256614) AS TEXT)"),
+            Self::Postgres => Some(
+                "SET LOCAL lock_timeout = '5min'; SET LOCAL statement_timeout = 0; \
+                 SELECT CAST(pg_advisory_xact_lock(7381420256614) AS TEXT)",
+            ),
+        }
+    }
+
+    /// Keeps others from changing the state of one connection (account, connector,
+    /// connection) until the transaction ends, where beginning it does not already.
+    pub(super) const fn state_lock(self) -> Option<&'static str> {
+        match self {
+            Self::Sqlite => None,
+            Self::Postgres => Some(
+                "SELECT CAST(pg_advisory_xact_lock(hashtextextended( \
+                 CONCAT_WS('/', current_schema(), $1, $2, $3), 7381420256615)) AS TEXT)",
+            ),
+        }
+    }
+
+    /// This database's text of a statement.
+    pub(super) const fn text(self, statement: Statement) -> &'static str {
+        match self {
+            Self::Sqlite => statement.sqlite,
+            Self::Postgres => statement.postgres,
         }
     }
 
@@ -65,20 +103,32 @@ impl Dialect {
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite@_%' ESCAPE '@'"
             }
             Self::Postgres => {
-                "SELECT CAST(table_name AS TEXT) AS name FROM information_schema.tables \
-                 WHERE table_schema = current_schema()"
+                // Whoever they belong to; those of an extension are nobody's program.
+                "SELECT CAST(relname AS TEXT) AS name FROM pg_catalog.pg_class \
+                 WHERE relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema()) \
+                 AND relkind IN ('r', 'p') AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_depend \
+                 WHERE classid = CAST('pg_class' AS regclass) AND objid = pg_class.oid AND deptype = 'e')"
             }
         }
     }
 
     /// What a new connection is told first.
+    ///
+    /// SQLite waits 5 s for the write lock, and so does PostgreSQL. A daemon that
+    /// hangs, or whose machine has gone, within a transaction gives up its turn after
+    /// 10 s, well within a lease; a statement that has not ended after 30 s will
+    /// not.
     pub(super) const fn session(self) -> Option<&'static str> {
         match self {
             Self::Sqlite => Some(
                 "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
                  PRAGMA foreign_keys = ON",
             ),
-            Self::Postgres => None,
+            Self::Postgres => Some(
+                "SET lock_timeout = '5s'; SET statement_timeout = '30s'; \
+                 SET idle_in_transaction_session_timeout = '10s'; \
+                 SET default_transaction_isolation = 'read committed'",
+            ),
         }
     }
 
@@ -86,7 +136,10 @@ impl Dialect {
     pub(super) const fn read_only_session(self) -> Option<&'static str> {
         match self {
             Self::Sqlite => Some("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON"),
-            Self::Postgres => None,
+            Self::Postgres => Some(
+                "SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '10s'; \
+                 SET default_transaction_read_only = on",
+            ),
         }
     }
 
@@ -99,17 +152,43 @@ impl Dialect {
         migration.replace("{key}", key).replace("{bytes}", bytes)
     }
 
-    /// The database's own time. An embedded database has the machine's.
-    pub(super) async fn now(self, conn: &mut AnyConnection, machine: &dyn Clock) -> Result<Timestamp, Error> {
-        match self {
-            Self::Sqlite => Ok(machine.now()),
-            Self::Postgres => {
+    /// The time of `clock`, and without one the database's own. An embedded database
+    /// has the machine's.
+    pub(super) async fn now(
+        self,
+        conn: &mut AnyConnection,
+        clock: Option<&dyn Clock>,
+    ) -> Result<Timestamp, Error> {
+        match (clock, self) {
+            (Some(clock), _) => Ok(clock.now()),
+            (None, Self::Sqlite) => Ok(SystemClock.now()),
+            (None, Self::Postgres) => {
                 const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
                 Ok(Timestamp(sqlx::query(NOW).fetch_one(conn).await?.try_get(0)?))
             }
         }
     }
 }
+
+/// A statement that the databases do not word alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Statement {
+    pub(super) sqlite: &'static str,
+    pub(super) postgres: &'static str,
+}
+
+/// The [`Statement`] of a query within a transaction that writes: what it finds stays
+/// as it is until the transaction ends.
+macro_rules! locking {
+    ($($query:tt)+) => {
+        $crate::store::dialect::Statement {
+            sqlite: $($query)+,
+            postgres: concat!($($query)+, " FOR UPDATE"),
+        }
+    };
+}
+
+pub(super) use locking;
 
 /// What a refusal of the database means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,7 +27,10 @@ impl SandboxLedger for SqlStore {
         if changes.is_empty() {
             return Ok(());
         }
-        let mut transaction = self.write_transaction().await?;
+        let mut transaction = self.writer.begin_with(self.dialect.begin_write()).await?;
+        if let Some(lock) = self.dialect.state_lock() {
+            state::lock(&mut transaction, lock, scope).await?;
+        }
         state::apply(&mut transaction, scope, changes, quota_bytes).await?;
         Ok(transaction.commit().await?)
     }

@@ -2,11 +2,20 @@
 
 use sqlx::AnyConnection;
 
-use super::codec::{self, Cells};
+use super::{
+    codec::{self, Cells},
+    dialect::{Dialect, Statement, locking},
+};
 use crate::domain::{catalog::CatalogState, error::Error, revision::Revision};
 
-const GET: &str =
-    "SELECT revision, catalog_state, source_revision, event_sequence FROM metadata WHERE id = 1";
+macro_rules! get {
+    () => {
+        "SELECT revision, catalog_state, source_revision, event_sequence FROM metadata WHERE id = 1"
+    };
+}
+
+const GET: &str = get!();
+const TAKE_TURN: Statement = locking!(get!());
 const REPLACE: &str = "UPDATE metadata \
      SET revision = $1, catalog_state = $2, source_revision = $3, event_sequence = $4 \
      WHERE id = 1 AND revision = $5 AND event_sequence = $6";
@@ -23,7 +32,16 @@ pub(super) struct Metadata {
 }
 
 pub(super) async fn get(conn: &mut AnyConnection) -> Result<Metadata, Error> {
-    let row = sqlx::query(GET).fetch_optional(conn).await?.ok_or_else(|| {
+    read(conn, GET).await
+}
+
+/// Waits until no other transaction of any daemon writes, and reads what they left.
+pub(super) async fn take_turn(conn: &mut AnyConnection, dialect: Dialect) -> Result<Metadata, Error> {
+    read(conn, dialect.text(TAKE_TURN)).await
+}
+
+async fn read(conn: &mut AnyConnection, statement: &'static str) -> Result<Metadata, Error> {
+    let row = sqlx::query(statement).fetch_optional(conn).await?.ok_or_else(|| {
         Error::unavailable("the database has lost its counters; restore it from a backup")
             .with_retryable(false)
     })?;

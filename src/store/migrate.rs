@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, Row as _};
 
 use super::{codec::Cells, dialect::Dialect};
-use crate::domain::{digest::Sha256Digest, error::Error, timestamp::Timestamp};
+use crate::{
+    domain::{digest::Sha256Digest, error::Error},
+    ports::Clock,
+};
 
 struct Migration {
     name: &'static str,
@@ -35,15 +38,16 @@ const APPLY: &str =
     "INSERT INTO portcullis_migrations (version, name, checksum, applied_at) VALUES ($1, $2, $3, $4)";
 
 /// Applies what is missing. Applying nothing is the normal case.
-pub(super) async fn run(pool: &AnyPool, dialect: Dialect, now: Timestamp) -> Result<(), Error> {
-    let mut tx = pool.begin_with(dialect.begin_migration()).await?;
+pub(super) async fn run(pool: &AnyPool, dialect: Dialect, clock: Option<&dyn Clock>) -> Result<(), Error> {
+    let mut tx = pool.begin_with(dialect.begin_write()).await?;
     if let Some(lock) = dialect.migration_lock() {
-        sqlx::query(lock).execute(&mut *tx).await?;
+        sqlx::raw_sql(lock).execute(&mut *tx).await?;
     }
     let applied = pending(&mut tx, dialect).await?;
     if applied.is_none() {
         sqlx::query(CREATE_TABLE).execute(&mut *tx).await?;
     }
+    let now = dialect.now(&mut tx, clock).await?;
     for (version, migration) in (1_i64..).zip(&MIGRATIONS).skip(applied.unwrap_or(0)) {
         sqlx::raw_sql(AssertSqlSafe(dialect.render(migration.text))).execute(&mut *tx).await?;
         sqlx::query(APPLY)

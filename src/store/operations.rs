@@ -2,7 +2,10 @@
 
 use sqlx::{AnyConnection, any::AnyRow};
 
-use super::codec::{self, Cells};
+use super::{
+    codec::{self, Cells},
+    dialect::{Dialect, Statement, locking},
+};
 use crate::{
     domain::{
         error::{Error, ErrorCode},
@@ -30,8 +33,9 @@ macro_rules! select {
 }
 
 const GET: &str = select!("WHERE operation_id = $1");
-const BY_CLIENT_REQUEST: &str = select!("WHERE owner = $1 AND client_request_id = $2");
-const ACTIVE_IN_LANE: &str = select!("WHERE lane = $1 AND state IN ('accepted', 'running')");
+const HOLD: Statement = locking!(select!("WHERE operation_id = $1"));
+const BY_CLIENT_REQUEST: Statement = locking!(select!("WHERE owner = $1 AND client_request_id = $2"));
+const ACTIVE_IN_LANE: Statement = locking!(select!("WHERE lane = $1 AND state IN ('accepted', 'running')"));
 const ACTIVE: &str = select!("WHERE state IN ('accepted', 'running') ORDER BY operation_id");
 const PUBLIC: &str = select!("WHERE kind <> 'reconcile_runtime' ORDER BY operation_id");
 const OWN: &str = select!(
@@ -68,22 +72,40 @@ pub(super) async fn get(conn: &mut AnyConnection, id: &OperationId) -> Result<Op
     row.as_ref().map(decode).transpose()
 }
 
+/// As [`get`], within a transaction that writes: nobody claims it meanwhile.
+pub(super) async fn hold(
+    conn: &mut AnyConnection,
+    dialect: Dialect,
+    id: &OperationId,
+) -> Result<Option<Operation>, Error> {
+    let row = sqlx::query(dialect.text(HOLD)).bind(id.as_str()).fetch_optional(conn).await?;
+    row.as_ref().map(decode).transpose()
+}
+
+/// Held as by [`hold`].
 pub(super) async fn by_client_request(
     conn: &mut AnyConnection,
+    dialect: Dialect,
     owner: Option<&AccountId>,
     id: &ClientRequestId,
 ) -> Result<Option<Operation>, Error> {
     let owner = owner.map_or("", AccountId::as_str);
-    let row = sqlx::query(BY_CLIENT_REQUEST).bind(owner).bind(id.as_str()).fetch_optional(conn).await?;
+    let row = sqlx::query(dialect.text(BY_CLIENT_REQUEST))
+        .bind(owner)
+        .bind(id.as_str())
+        .fetch_optional(conn)
+        .await?;
     row.as_ref().map(decode).transpose()
 }
 
+/// Held as by [`hold`].
 pub(super) async fn active_in_lane(
     conn: &mut AnyConnection,
+    dialect: Dialect,
     lane: Option<&ConnectorKey>,
 ) -> Result<Option<Operation>, Error> {
     let lane = lane.map_or("", ConnectorKey::as_str);
-    let row = sqlx::query(ACTIVE_IN_LANE).bind(lane).fetch_optional(conn).await?;
+    let row = sqlx::query(dialect.text(ACTIVE_IN_LANE)).bind(lane).fetch_optional(conn).await?;
     row.as_ref().map(decode).transpose()
 }
 

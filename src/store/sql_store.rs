@@ -9,6 +9,7 @@ use super::{
     authorizations, cleanup, connectors,
     convergences::{self, Claim},
     dialect::Dialect,
+    metadata::{self, Metadata},
     operations, outbox, releases, settings, snapshot,
     tx::SqlTx,
 };
@@ -40,7 +41,7 @@ pub struct SqlStore {
     pub(super) reader: AnyPool,
     pub(super) dialect: Dialect,
     pub(super) node_id: NodeId,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) lease_clock: Option<Arc<dyn Clock>>,
 }
 
 impl std::fmt::Debug for SqlStore {
@@ -71,20 +72,22 @@ impl SqlStore {
         Ok(self.writer.acquire().await?)
     }
 
-    pub(super) async fn write_transaction(&self) -> Result<Transaction<'static, Any>, Error> {
-        Ok(self.writer.begin_with(self.dialect.begin_write()).await?)
+    /// A transaction that writes, in its turn, and the counters as they are in it.
+    pub(super) async fn write_transaction(&self) -> Result<(Transaction<'static, Any>, Metadata), Error> {
+        let mut transaction = self.writer.begin_with(self.dialect.begin_write()).await?;
+        let metadata = metadata::take_turn(&mut transaction, self.dialect).await?;
+        Ok((transaction, metadata))
     }
 
     async fn now(&self, conn: &mut AnyConnection) -> Result<Timestamp, Error> {
-        self.dialect.now(conn, &*self.clock).await
+        self.dialect.now(conn, self.lease_clock.as_deref()).await
     }
 }
 
 #[async_trait]
 impl Store for SqlStore {
     async fn begin(&self) -> Result<Box<dyn Tx>, Error> {
-        let transaction = self.write_transaction().await?;
-        Ok(Box::new(SqlTx::begin(self, transaction).await?))
+        Ok(Box::new(SqlTx::begin(self).await?))
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Error> {
@@ -213,7 +216,7 @@ impl Store for SqlStore {
 
     async fn clean_up(&self, request: &CleanupRequest) -> Result<CleanupResult, Error> {
         cleanup::check(request)?;
-        let mut transaction = self.write_transaction().await?;
+        let (mut transaction, _) = self.write_transaction().await?;
         let result = cleanup::run(&mut transaction, request).await?;
         transaction.commit().await?;
         Ok(result)

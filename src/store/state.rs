@@ -78,6 +78,21 @@ pub(super) async fn size(conn: &mut AnyConnection, scope: &StateScope) -> Result
     Ok(u64::try_from(size).unwrap_or(0))
 }
 
+/// Runs a statement that locks `scope`.
+pub(super) async fn lock(
+    conn: &mut AnyConnection,
+    statement: &'static str,
+    scope: &StateScope,
+) -> Result<(), Error> {
+    sqlx::query(statement)
+        .bind(account(scope))
+        .bind(scope.connector_key.as_str())
+        .bind(scope.connection_id.as_str())
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
 /// Applies `changes` within the transaction of `conn`; an error leaves it to be
 /// undone. A scope that is over its quota already, because the quota was lowered,
 /// may still shrink.

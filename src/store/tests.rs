@@ -1,8 +1,6 @@
 //! What only the inside of a store can arrange: a disk that is full, a database
 //! that may not be written to, a transaction that lost its race.
 
-use std::sync::Arc;
-
 use sqlx::Row as _;
 
 use super::{SqlStore, StoreOptions, metadata, sqlite_url};
@@ -12,13 +10,13 @@ use crate::{
         id::NodeId,
         revision::Revision,
     },
-    ports::{Store as _, SystemClock},
+    ports::Store as _,
 };
 
 async fn open(folder: &tempfile::TempDir) -> SqlStore {
     let url = sqlite_url(&folder.path().join("portcullis.db"));
     let node_id = NodeId::parse("node").expect("a node id");
-    SqlStore::open(StoreOptions { url, node_id, clock: Arc::new(SystemClock) }).await.expect("a database")
+    SqlStore::open(StoreOptions { url, node_id, lease_clock: None }).await.expect("a database")
 }
 
 /// Tells the one connection that writes.
@@ -55,7 +53,7 @@ async fn a_full_disk_loses_nothing_and_blocks_nothing() {
 async fn a_connection_that_is_left_in_a_transaction_is_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder).await;
-    let mut tx = store.write_transaction().await.expect("a transaction");
+    let (mut tx, _) = store.write_transaction().await.expect("a transaction");
     // As SQLite does by itself when the disk is full: the driver does not notice.
     sqlx::raw_sql("ROLLBACK").execute(&mut *tx).await.expect("a rollback");
     drop(tx);
@@ -77,7 +75,7 @@ async fn another_process_that_holds_the_lock_is_a_conflict_to_retry() {
     let folder = tempfile::tempdir().expect("a folder");
     let (store, other) = (open(&folder).await, open(&folder).await);
     tell_writer(&store, "PRAGMA busy_timeout = 1").await;
-    let held = other.write_transaction().await.expect("the lock");
+    let (held, _) = other.write_transaction().await.expect("the lock");
     let error = store.begin().await.map(drop).expect_err("the lock is taken");
     assert_eq!((error.code, error.retryable), (ErrorCode::SerializationConflict, true));
     held.rollback().await.expect("the lock is given back");

@@ -31,7 +31,7 @@ pub(super) struct SqlTx {
     transaction: Transaction<'static, Any>,
     dialect: Dialect,
     node_id: NodeId,
-    clock: Arc<dyn Clock>,
+    lease_clock: Option<Arc<dyn Clock>>,
     /// As read when the transaction began.
     stored: Metadata,
     /// As it shall be.
@@ -42,16 +42,13 @@ pub(super) struct SqlTx {
 }
 
 impl SqlTx {
-    pub(super) async fn begin(
-        store: &SqlStore,
-        mut transaction: Transaction<'static, Any>,
-    ) -> Result<Self, Error> {
-        let stored = metadata::get(&mut transaction).await?;
+    pub(super) async fn begin(store: &SqlStore) -> Result<Self, Error> {
+        let (transaction, stored) = store.write_transaction().await?;
         Ok(Self {
             transaction,
             dialect: store.dialect,
             node_id: store.node_id.clone(),
-            clock: Arc::clone(&store.clock),
+            lease_clock: store.lease_clock.clone(),
             metadata: stored.clone(),
             stored,
             spoiled: false,
@@ -105,7 +102,8 @@ impl Tx for SqlTx {
     }
 
     async fn operation(&mut self, id: &OperationId) -> Result<Option<Operation>, Error> {
-        let step = operations::get(self.connection()?, id).await;
+        let dialect = self.dialect;
+        let step = operations::hold(self.connection()?, dialect, id).await;
         self.settle(step)
     }
 
@@ -114,7 +112,8 @@ impl Tx for SqlTx {
         owner: Option<&AccountId>,
         id: &ClientRequestId,
     ) -> Result<Option<Operation>, Error> {
-        let step = operations::by_client_request(self.connection()?, owner, id).await;
+        let dialect = self.dialect;
+        let step = operations::by_client_request(self.connection()?, dialect, owner, id).await;
         self.settle(step)
     }
 
@@ -122,7 +121,8 @@ impl Tx for SqlTx {
         &mut self,
         lane: Option<&ConnectorKey>,
     ) -> Result<Option<Operation>, Error> {
-        let step = operations::active_in_lane(self.connection()?, lane).await;
+        let dialect = self.dialect;
+        let step = operations::active_in_lane(self.connection()?, dialect, lane).await;
         self.settle(step)
     }
 
@@ -207,8 +207,8 @@ impl Tx for SqlTx {
         convergence: &Convergence,
         lease: &ConvergenceLease,
     ) -> Result<(), Error> {
-        let (dialect, clock, node_id) = (self.dialect, Arc::clone(&self.clock), self.node_id.clone());
-        let step = dialect.now(self.connection()?, &*clock).await;
+        let (dialect, clock, node_id) = (self.dialect, self.lease_clock.clone(), self.node_id.clone());
+        let step = dialect.now(self.connection()?, clock.as_deref()).await;
         let now = self.settle(step)?;
         let step = convergences::save_leased(self.connection()?, &node_id, convergence, lease, now).await;
         self.settle(step)

@@ -1,6 +1,6 @@
 //! Leases of operations: the clock says when a claim may be tried, the token decides.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use super::{
     StoreFactory,
@@ -196,5 +196,25 @@ pub(super) async fn a_save_leaves_the_lease_as_it_is(factory: Arc<dyn StoreFacto
     let after = stored(&*store, "one").await?;
     assert_eq!((after.stage, after.lease_token), (Stage::Accepted, LeaseToken(1)));
     assert_eq!(after.lease, renewed);
+    Ok(())
+}
+
+pub(super) async fn a_claim_waits_for_whoever_decides_about_its_operation(
+    factory: Arc<dyn StoreFactory>,
+) -> Result<(), Error> {
+    let (here, there) = (open(&factory).await?.store, open(&factory).await?.store);
+    save_operations(&*here, &[install("one", "alpha")?]).await?;
+    let mut tx = here.begin().await?;
+    let read = tx.operation(&operation_id("one")?).await?;
+    let mut ended = read.ok_or_else(|| Error::not_found("the operation is stored"))?;
+    let (id, by) = (operation_id("one")?, worker("w1")?);
+    let mut claim = pin!(there.claim_operation(&id, &by, MINUTE));
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut claim).await;
+    assert!(early.is_err(), "what was read may still be decided about: {early:?}");
+    ended.complete(Timestamp(2_000));
+    tx.save_operation(&ended).await?;
+    tx.commit().await?;
+    assert_eq!(claim.await?, None, "it has ended before the claim");
+    assert_eq!(stored(&*here, "one").await?, ended);
     Ok(())
 }

@@ -141,3 +141,16 @@ pub(super) async fn a_connectors_state_is_forgotten_everywhere(
     assert_eq!(ledger.state_keys(&kept, "").await?, ["a"]);
     Ok(())
 }
+
+pub(super) async fn changes_at_once_keep_to_the_quota(factory: Arc<dyn StoreFactory>) -> Result<(), Error> {
+    let (here, there) = (open(&factory).await?.ledger, open(&factory).await?.ledger);
+    for number in 0..20 {
+        let scope = scope(None, "alpha", &format!("c{number}"))?;
+        let (one, two) = (changes(&[("a", Some(b"12345"))]), changes(&[("b", Some(b"12345"))]));
+        let (one, two) =
+            futures::join!(here.apply_state(&scope, &one, 10), there.apply_state(&scope, &two, 10));
+        assert_eq!(refused(one.and(two)), ErrorCode::CapabilityOutputTooLarge, "there is room for one");
+        assert_eq!(here.state_size(&scope).await?, 6);
+    }
+    Ok(())
+}

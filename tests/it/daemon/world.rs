@@ -143,7 +143,7 @@ impl World {
         let store = SqlStore::open(StoreOptions {
             url: "sqlite::memory:".into(),
             node_id: node.clone(),
-            clock: Arc::clone(&clock) as _,
+            lease_clock: Some(Arc::clone(&clock) as _),
         })
         .await
         .expect("a database in memory");

@@ -69,7 +69,7 @@ impl World {
         let options = StoreOptions {
             url: "sqlite::memory:".into(),
             node_id: "node".parse().expect("a node id"),
-            clock: fakes.clock.clone(),
+            lease_clock: Some(fakes.clock.clone()),
         };
         let database = Arc::new(SqlStore::open(options).await.expect("a database"));
         let store: Arc<dyn Store> = database.clone();

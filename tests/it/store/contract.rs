@@ -1,4 +1,4 @@
-//! The contract, on SQLite in memory and in a file.
+//! The contract, on SQLite in memory and in a file, and on PostgreSQL.
 
 use std::{
     sync::{
@@ -20,9 +20,12 @@ use portcullis::{
 };
 use tempfile::TempDir;
 
+use super::postgres::Schema;
+
 portcullis::store_contract! {
     sqlite_memory => Arc::new(Memory::new().await),
     sqlite_file => Arc::new(File::new()),
+    postgres => Arc::new(Server::new().await),
 }
 
 /// A clock that stands still until it is told to go on.
@@ -59,7 +62,8 @@ impl Memory {
     async fn new() -> Self {
         let clock = ManualClock::new();
         let node_id = NodeId::parse("first").expect("a node id");
-        let options = StoreOptions { url: "sqlite::memory:".into(), node_id, clock: clock.clone() };
+        let options =
+            StoreOptions { url: "sqlite::memory:".into(), node_id, lease_clock: Some(clock.clone()) };
         Self { store: SqlStore::open(options).await.expect("a database in memory"), clock }
     }
 }
@@ -91,7 +95,36 @@ impl File {
 impl StoreFactory for File {
     async fn open(&self, node: &NodeId) -> Result<Opened, Error> {
         let url = sqlite_url(&self.folder.path().join("portcullis.db"));
-        let options = StoreOptions { url, node_id: node.clone(), clock: self.clock.clone() };
+        let options = StoreOptions { url, node_id: node.clone(), lease_clock: Some(self.clock.clone()) };
+        Ok(opened(SqlStore::open(options).await?))
+    }
+
+    fn advance_clock(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+}
+
+/// One schema of a server; each handle has connections of its own, as a second daemon
+/// would.
+struct Server {
+    schema: Schema,
+    clock: Arc<ManualClock>,
+}
+
+impl Server {
+    async fn new() -> Self {
+        Self { schema: Schema::new().await, clock: ManualClock::new() }
+    }
+}
+
+#[async_trait]
+impl StoreFactory for Server {
+    async fn open(&self, node: &NodeId) -> Result<Opened, Error> {
+        let options = StoreOptions {
+            url: self.schema.url(),
+            node_id: node.clone(),
+            lease_clock: Some(self.clock.clone()),
+        };
         Ok(opened(SqlStore::open(options).await?))
     }
 

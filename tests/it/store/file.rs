@@ -1,7 +1,7 @@
 //! What is particular to a database in a file: how it is created and opened, what is
 //! refused, and that readers do not wait.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path};
 
 use portcullis::{
     domain::{
@@ -14,7 +14,7 @@ use portcullis::{
         revision::Revision,
         timestamp::Timestamp,
     },
-    ports::{Store, SystemClock},
+    ports::Store,
     store::{SqlStore, StoreOptions, sqlite_url},
 };
 use sqlx::{Connection as _, SqliteConnection};
@@ -22,7 +22,7 @@ use tempfile::tempdir;
 
 async fn open_url(url: &str) -> Result<SqlStore, Error> {
     let node_id = NodeId::parse("node").expect("a node id");
-    SqlStore::open(StoreOptions { url: url.to_owned(), node_id, clock: Arc::new(SystemClock) }).await
+    SqlStore::open(StoreOptions { url: url.to_owned(), node_id, lease_clock: None }).await
 }
 
 async fn open(path: &Path) -> Result<SqlStore, Error> {

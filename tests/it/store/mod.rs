@@ -3,3 +3,4 @@
 
 mod contract;
 mod file;
+pub(crate) mod postgres;

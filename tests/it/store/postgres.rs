@@ -1,0 +1,69 @@
+//! A PostgreSQL schema of its own for every test that asks for one.
+
+use portcullis::ports::{IdSource as _, RandomIds};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+/// The URL of the server that `tests/run` starts.
+pub(crate) fn server_url() -> String {
+    std::env::var("PORTCULLIS_TEST_POSTGRES").unwrap_or_else(|_| {
+        panic!("PORTCULLIS_TEST_POSTGRES names no PostgreSQL server; run the tests with tests/run, which starts one")
+    })
+}
+
+/// An empty schema, which is dropped with this.
+pub(crate) struct Schema {
+    server: String,
+    name: String,
+}
+
+impl Schema {
+    /// One on the server of the tests.
+    pub(crate) async fn new() -> Self {
+        Self::on(server_url()).await
+    }
+
+    /// One on the server that `server` names.
+    pub(crate) async fn on(server: String) -> Self {
+        let name = format!("test_{}", RandomIds.fresh().expect("randomness"));
+        let schema = Self { server, name };
+        schema.run(&format!("CREATE SCHEMA {}", schema.name)).await;
+        schema
+    }
+
+    /// What a store is opened with.
+    pub(crate) fn url(&self) -> String {
+        format!("{}?options[search_path]={}", self.server, self.name)
+    }
+
+    /// A connection behind the store's back.
+    pub(crate) async fn connect(&self) -> PgConnection {
+        PgConnection::connect(&self.url()).await.expect("a connection to the server")
+    }
+
+    /// Runs statements behind the store's back.
+    pub(crate) async fn run(&self, statements: &str) {
+        let mut conn = self.connect().await;
+        sqlx::raw_sql(AssertSqlSafe(statements.to_owned()))
+            .execute(&mut conn)
+            .await
+            .expect("the statements run");
+        conn.close().await.expect("the connection ends");
+    }
+}
+
+impl Drop for Schema {
+    /// A schema that is still in use stays; it ends with the server.
+    fn drop(&mut self) {
+        let url = self.url();
+        let statement = format!("SET lock_timeout = '1s'; DROP SCHEMA {} CASCADE", self.name);
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let mut conn = PgConnection::connect(&url).await?;
+                sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut conn).await?;
+                conn.close().await
+            })
+        });
+        let _ = dropping.join();
+    }
+}
