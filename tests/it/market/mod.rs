@@ -2,6 +2,7 @@
 //! specification. The store is a real database; the rest of the world is scripted.
 
 mod acceptance;
+mod authorizing;
 mod binding;
 mod browsing;
 mod calibrating;
@@ -9,9 +10,11 @@ mod converging;
 mod executing;
 mod fakes;
 mod installing;
+mod projecting;
 mod provider;
 mod reads;
 mod recovering;
 mod refreshing;
+mod settling;
 mod uninstalling;
 mod world;

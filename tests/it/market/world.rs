@@ -1,7 +1,11 @@
 //! One device under test: the market over a real database and a scripted
 //! world, and what a test says about it.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use portcullis::{
     domain::{
@@ -13,7 +17,7 @@ use portcullis::{
         event::OutboxEvent,
         id::{AccountId, ClientRequestId, ConnectorKey},
         installation::Installation,
-        manifest::Manifest,
+        manifest::{ImplementationKind, Manifest},
         operation::{Operation, OperationScope},
         release::{Artifact, MEDIA_TYPE_BUNDLE, Release},
         revision::Revision,
@@ -81,6 +85,14 @@ impl World {
     pub(crate) fn reboot(&mut self) {
         self.boots += 1;
         self.app = boot(self.boots, &self.store, &self.fakes, Duration::ZERO);
+    }
+
+    /// A device that runs remote connectors too.
+    pub(crate) async fn with_remote() -> Self {
+        let mut world = Self::new().await;
+        world.runs_remote.store(true, Ordering::SeqCst);
+        world.reboot();
+        world
     }
 
     /// Another daemon on the same database.
@@ -223,7 +235,14 @@ fn boot(number: u32, store: &Arc<dyn Store>, fakes: &Fakes, lease_duration: Dura
         scheduler: fakes.scheduler.clone(),
         clock: fakes.clock.clone(),
         ids: fakes.ids.clone(),
-        registry: ImplementationRegistry::default(),
+        registry: if fakes.runs_remote.load(Ordering::SeqCst) {
+            ImplementationRegistry::of([
+                ImplementationKind::WasmComponent,
+                ImplementationKind::RemoteStreamableHttp,
+            ])
+        } else {
+            ImplementationRegistry::default()
+        },
         identity: HostIdentity {
             product: "portcullis".into(),
             platform: "linux-amd64".into(),
