@@ -26,7 +26,6 @@ async fn world() -> World {
     world
 }
 
-#[tokio::test]
 async fn s021_the_same_command_again_is_the_same_operation() {
     let world = world().await;
     let command = world.command("one", "echo").await;
@@ -42,7 +41,6 @@ async fn s021_the_same_command_again_is_the_same_operation() {
     assert_eq!(world.revision().await, first.revision);
 }
 
-#[tokio::test]
 async fn s022_a_stale_revision_is_refused() {
     let world = world().await;
     let mut command = world.command("one", "echo").await;
@@ -53,7 +51,6 @@ async fn s022_a_stale_revision_is_refused() {
     world.refused(world.app.refresh_catalog(mutation), ErrorCode::RevisionConflict, true).await;
 }
 
-#[tokio::test]
 async fn s023_a_connectors_own_revision_stands_in_for_the_global_one() {
     let world = world().await;
     for name in ["echo", "feeds"] {
@@ -64,7 +61,6 @@ async fn s023_a_connectors_own_revision_stands_in_for_the_global_one() {
     }
 }
 
-#[tokio::test]
 async fn s024_a_wrong_connector_revision_is_refused_whatever_the_global_one_is() {
     let world = world().await;
     let mut command = world.command("one", "echo").await;
@@ -72,7 +68,6 @@ async fn s024_a_wrong_connector_revision_is_refused_whatever_the_global_one_is()
     world.refused(world.app.install(command), ErrorCode::RevisionConflict, true).await;
 }
 
-#[tokio::test]
 async fn s025_a_second_operation_in_the_lane_is_refused() {
     let world = world().await;
     world.accept_install("echo").await;
@@ -81,7 +76,6 @@ async fn s025_a_second_operation_in_the_lane_is_refused() {
     world.accept_install("feeds").await;
 }
 
-#[tokio::test]
 async fn s026_the_lane_is_one_for_all_accounts() {
     let world = world().await;
     let hers = world.accept_install("echo").await;
@@ -94,7 +88,6 @@ async fn s026_the_lane_is_one_for_all_accounts() {
     );
 }
 
-#[tokio::test]
 async fn s027_a_request_id_belongs_to_its_account() {
     let world = World::with_echo().await;
     let hers = world.accept_uninstall("echo").await;
@@ -106,7 +99,6 @@ async fn s027_a_request_id_belongs_to_its_account() {
     assert_eq!(his.operation.owner_account_id, bob().account_id);
 }
 
-#[tokio::test]
 async fn s028_a_request_id_is_not_used_for_another_command() {
     let world = world().await;
     let first = world.app.install(world.command("one", "echo").await).await.expect("accepted");
@@ -119,7 +111,6 @@ async fn s028_a_request_id_is_not_used_for_another_command() {
     assert_eq!(world.operation(&first).await.state, OperationState::Accepted);
 }
 
-#[tokio::test]
 async fn s029_s030_a_request_id_counts_as_long_as_its_operation_is_kept() {
     let world = world().await;
     let command = world.command("one", "echo").await;
@@ -149,7 +140,6 @@ fn s031_a_blank_request_id_is_refused_where_it_comes_in() {
     assert_eq!((error.code, error.retryable), (ErrorCode::InvalidRequest, false));
 }
 
-#[tokio::test]
 async fn s033_the_catalogs_lane_is_its_own() {
     let world = world().await;
     world.accept_install("echo").await;
@@ -158,7 +148,6 @@ async fn s033_the_catalogs_lane_is_its_own() {
     assert_eq!(world.store.snapshot().await.expect("a snapshot").catalog_state, CatalogState::Refreshing);
 }
 
-#[tokio::test]
 async fn s034_a_second_refresh_is_refused() {
     let world = world().await;
     world.app.refresh_catalog(world.mutation("one").await).await.expect("accepted");
@@ -166,7 +155,6 @@ async fn s034_a_second_refresh_is_refused() {
     world.refused(world.app.refresh_catalog(second), ErrorCode::OperationInProgress, true).await;
 }
 
-#[tokio::test]
 async fn s035_the_acceptance_is_announced_with_it() {
     let world = world().await;
     let before = world.events().await.len();
@@ -180,7 +168,6 @@ async fn s035_the_acceptance_is_announced_with_it() {
     assert_eq!(accepted.connector.expect("the connector").revision, accepted.revision);
 }
 
-#[tokio::test]
 async fn s036_a_hint_that_fails_leaves_the_command_accepted() {
     let world = world().await;
     world.scheduler.faults.push(Fault::of(ErrorCode::Unavailable));
@@ -194,7 +181,6 @@ async fn s036_a_hint_that_fails_leaves_the_command_accepted() {
     assert_eq!(again.operation.operation_id, waiting[0].operation_id);
 }
 
-#[tokio::test]
 async fn no_id_to_be_had_is_refused_and_stores_nothing() {
     let world = world().await;
     world.ids.faults.push(Fault::of(ErrorCode::Unavailable));
@@ -202,7 +188,6 @@ async fn no_id_to_be_had_is_refused_and_stores_nothing() {
     world.refused(world.app.install(command), ErrorCode::Unavailable, true).await;
 }
 
-#[tokio::test]
 async fn s037_what_does_not_run_here_is_not_installed() {
     let cases = [
         (
@@ -241,7 +226,6 @@ async fn s037_what_does_not_run_here_is_not_installed() {
     }
 }
 
-#[tokio::test]
 async fn a_host_as_new_as_asked_for_will_do() {
     let world = World::new().await;
     let exact = altered("echo", "1.0.0", |manifest| {
@@ -253,7 +237,6 @@ async fn a_host_as_new_as_asked_for_will_do() {
     world.accept_install("echo").await;
 }
 
-#[tokio::test]
 async fn s038_an_update_without_its_operation_is_not_begun_again() {
     let world = World::with_echo().await;
     let mut connector = world.stored("echo").await;
@@ -264,7 +247,6 @@ async fn s038_an_update_without_its_operation_is_not_begun_again() {
     world.refused(world.app.install(command), ErrorCode::OperationInProgress, true).await;
 }
 
-#[tokio::test]
 async fn s039_s040_a_repair_forgets_the_evidence_first() {
     for code in [FailureCode::PHYSICALLY_ABSENT, FailureCode::PHYSICALLY_INVALID] {
         let world = World::with_echo().await;
@@ -282,7 +264,6 @@ async fn s039_s040_a_repair_forgets_the_evidence_first() {
     }
 }
 
-#[tokio::test]
 async fn s041_an_update_keeps_what_is_installed() {
     let world = World::with_echo().await;
     world.offer(&[release("echo", "2.0.0")]).await;
@@ -298,14 +279,12 @@ async fn s041_an_update_keeps_what_is_installed() {
     assert_eq!((generation.boot_epoch.as_str(), generation.number), ("boot-1", accepted.revision.0));
 }
 
-#[tokio::test]
 async fn s042_what_is_not_installed_is_not_uninstalled() {
     let world = world().await;
     let command = world.command("one", "echo").await;
     world.refused(world.app.uninstall(command), ErrorCode::OperationInProgress, true).await;
 }
 
-#[tokio::test]
 async fn an_unknown_connector_is_not_found() {
     let world = world().await;
     let command = world.command("one", "nothing").await;
@@ -313,7 +292,6 @@ async fn an_unknown_connector_is_not_found() {
     world.refused(world.app.uninstall(command), ErrorCode::NotFound, false).await;
 }
 
-#[tokio::test]
 async fn a_signed_out_command_is_private() {
     let world = world().await;
     let mut command = world.command("one", "echo").await;
@@ -324,4 +302,29 @@ async fn a_signed_out_command_is_private() {
     assert_eq!(accepted.operation.client_request_id, request_id("one"));
     let id = &accepted.operation.operation_id;
     world.refused(world.app.operation(&Default::default(), id), ErrorCode::NotFound, false).await;
+}
+
+on_every_store! {
+    s021_the_same_command_again_is_the_same_operation,
+    s022_a_stale_revision_is_refused,
+    s023_a_connectors_own_revision_stands_in_for_the_global_one,
+    s024_a_wrong_connector_revision_is_refused_whatever_the_global_one_is,
+    s025_a_second_operation_in_the_lane_is_refused,
+    s026_the_lane_is_one_for_all_accounts,
+    s027_a_request_id_belongs_to_its_account,
+    s028_a_request_id_is_not_used_for_another_command,
+    s029_s030_a_request_id_counts_as_long_as_its_operation_is_kept,
+    s033_the_catalogs_lane_is_its_own,
+    s034_a_second_refresh_is_refused,
+    s035_the_acceptance_is_announced_with_it,
+    s036_a_hint_that_fails_leaves_the_command_accepted,
+    no_id_to_be_had_is_refused_and_stores_nothing,
+    s037_what_does_not_run_here_is_not_installed,
+    a_host_as_new_as_asked_for_will_do,
+    s038_an_update_without_its_operation_is_not_begun_again,
+    s039_s040_a_repair_forgets_the_evidence_first,
+    s041_an_update_keeps_what_is_installed,
+    s042_what_is_not_installed_is_not_uninstalled,
+    an_unknown_connector_is_not_found,
+    a_signed_out_command_is_private,
 }

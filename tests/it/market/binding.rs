@@ -5,7 +5,6 @@ use portcullis::domain::{authorization::AuthorizationState, id::ConnectionId, op
 
 use super::world::{World, ada, altered, key, release};
 
-#[tokio::test]
 async fn a_connector_that_needs_no_authorization_runs_on_the_devices_connection() {
     let world = World::with_echo().await;
     let request = world.host.last();
@@ -13,7 +12,6 @@ async fn a_connector_that_needs_no_authorization_runs_on_the_devices_connection(
     assert_eq!((request.enabled, request.authorization), (true, AuthorizationState::NotRequired));
 }
 
-#[tokio::test]
 async fn it_runs_signed_out_too() {
     let world = World::new().await;
     world.offer(&[release("echo", "1.0.0")]).await;
@@ -26,7 +24,6 @@ async fn it_runs_signed_out_too() {
     assert_eq!(request.scope, OperationScope::default());
 }
 
-#[tokio::test]
 async fn s130_a_connector_that_needs_one_is_inactive_on_the_accounts_connection() {
     for kind in ["oauth2", "api_key"] {
         let world = World::new().await;
@@ -41,7 +38,6 @@ async fn s130_a_connector_that_needs_one_is_inactive_on_the_accounts_connection(
     }
 }
 
-#[tokio::test]
 async fn s131_signed_out_it_has_a_connection_of_its_own() {
     let world = World::new().await;
     world
@@ -54,4 +50,11 @@ async fn s131_signed_out_it_has_a_connection_of_its_own() {
     let request = world.host.last();
     assert_eq!(request.connection_id, ConnectionId::account(None, &key("echo")));
     assert!(!request.enabled);
+}
+
+on_every_store! {
+    a_connector_that_needs_no_authorization_runs_on_the_devices_connection,
+    it_runs_signed_out_too,
+    s130_a_connector_that_needs_one_is_inactive_on_the_accounts_connection,
+    s131_signed_out_it_has_a_connection_of_its_own,
 }

@@ -16,7 +16,6 @@ fn query(size: i64, token: &str, filter: &str) -> CatalogPageQuery {
     CatalogPageQuery::parse("tools", size, token, filter).expect("a query")
 }
 
-#[tokio::test]
 async fn s043_s044_what_is_seen_is_stored_once() {
     let world = World::new().await;
     world.page("", "next", &[release("echo", "1.0.0")]);
@@ -30,7 +29,6 @@ async fn s043_s044_what_is_seen_is_stored_once() {
     assert_eq!(world.state().await, before);
 }
 
-#[tokio::test]
 async fn s043_what_is_seen_can_be_installed_at_once() {
     let world = World::new().await;
     world.page("", "", &[release("echo", "1.0.0")]);
@@ -38,7 +36,6 @@ async fn s043_what_is_seen_can_be_installed_at_once() {
     world.install("echo").await;
 }
 
-#[tokio::test]
 async fn s045_s046_the_sources_errors_keep_their_meaning() {
     let world = World::new().await;
     for (given, code, retryable) in [
@@ -53,7 +50,6 @@ async fn s045_s046_the_sources_errors_keep_their_meaning() {
     }
 }
 
-#[tokio::test]
 async fn s047_the_filter_goes_on_until_it_has_enough() {
     let world = World::with_echo().await;
     world.page("", "second", &[release("echo", "1.0.0")]);
@@ -65,7 +61,6 @@ async fn s047_the_filter_goes_on_until_it_has_enough() {
     assert_eq!(world.stored("feeds").await.revision, page.revision);
 }
 
-#[tokio::test]
 async fn the_filter_asks_only_for_what_it_misses() {
     let world = World::with_echo().await;
     world.page("", "second", &[release("echo", "1.0.0"), release("feeds", "1.0.0")]);
@@ -77,7 +72,6 @@ async fn the_filter_asks_only_for_what_it_misses() {
     assert_eq!(page.next_page_token, "third");
 }
 
-#[tokio::test]
 async fn s048_a_connector_whose_files_are_gone_counts_as_not_installed() {
     let world = World::with_echo().await;
     world.page("", "", &[release("echo", "1.0.0")]);
@@ -90,7 +84,6 @@ async fn s048_a_connector_whose_files_are_gone_counts_as_not_installed() {
     assert_eq!(page.items.len(), 1);
 }
 
-#[tokio::test]
 async fn s049_everything_installed_is_an_empty_page() {
     let world = World::with_echo().await;
     world.page("", "second", &[release("echo", "1.0.0")]);
@@ -100,7 +93,6 @@ async fn s049_everything_installed_is_an_empty_page() {
     assert_eq!(page.next_page_token, "");
 }
 
-#[tokio::test]
 async fn s050_a_slow_older_page_does_not_overwrite_a_newer_one() {
     let world = World::new().await;
     world.page("", "", &[release("echo", "1.0.0")]);
@@ -117,7 +109,6 @@ async fn s050_a_slow_older_page_does_not_overwrite_a_newer_one() {
     assert_eq!(page.revision, world.revision().await);
 }
 
-#[tokio::test]
 async fn s051_a_slow_older_page_does_not_bring_back_what_was_delisted() {
     let world = World::with_echo().await;
     world.page("", "", &[release("echo", "1.0.0"), release("unseen", "1.0.0")]);
@@ -133,7 +124,6 @@ async fn s051_a_slow_older_page_does_not_bring_back_what_was_delisted() {
     assert_eq!(world.store.connector(&key("unseen")).await.expect("a reading"), None);
 }
 
-#[tokio::test]
 async fn s052_a_source_that_does_not_get_on_is_refused() {
     let world = World::with_echo().await;
     for (token, next) in [("", "second"), ("second", "third"), ("third", "second")] {
@@ -163,7 +153,6 @@ fn s053_s054_a_page_that_cannot_be_asked_for() {
     refused("tools", 10, "installed");
 }
 
-#[tokio::test]
 async fn s055_s056_a_page_that_breaks_a_rule_is_not_stored() {
     let echo = || release("echo", "1.0.0");
     let mut elsewhere = page("", &[echo()]);
@@ -187,7 +176,6 @@ async fn s055_s056_a_page_that_breaks_a_rule_is_not_stored() {
     }
 }
 
-#[tokio::test]
 async fn s057_a_category_that_breaks_a_rule_is_refused() {
     let category = |id: &str, count: i64| CatalogCategory {
         category_id: id.into(),
@@ -207,7 +195,6 @@ async fn s057_a_category_that_breaks_a_rule_is_refused() {
     }
 }
 
-#[tokio::test]
 async fn s064_a_page_that_lists_a_delisted_connector_lists_it_again() {
     let world = World::with_echo().await;
     world.offer(&[]).await;
@@ -216,4 +203,20 @@ async fn s064_a_page_that_lists_a_delisted_connector_lists_it_again() {
     let page = world.app.catalog_page(&ada(), &query(5, "", "")).await.expect("a page");
     assert_eq!(page.items.len(), 1);
     world.app.connector(&key("echo")).await.expect("it is visible");
+}
+
+on_every_store! {
+    s043_s044_what_is_seen_is_stored_once,
+    s043_what_is_seen_can_be_installed_at_once,
+    s045_s046_the_sources_errors_keep_their_meaning,
+    s047_the_filter_goes_on_until_it_has_enough,
+    the_filter_asks_only_for_what_it_misses,
+    s048_a_connector_whose_files_are_gone_counts_as_not_installed,
+    s049_everything_installed_is_an_empty_page,
+    s050_a_slow_older_page_does_not_overwrite_a_newer_one,
+    s051_a_slow_older_page_does_not_bring_back_what_was_delisted,
+    s052_a_source_that_does_not_get_on_is_refused,
+    s055_s056_a_page_that_breaks_a_rule_is_not_stored,
+    s057_a_category_that_breaks_a_rule_is_refused,
+    s064_a_page_that_lists_a_delisted_connector_lists_it_again,
 }

@@ -15,7 +15,6 @@ fn disk(world: &World, state: PhysicalState) {
     world.installer.disk.lock().insert(key("echo"), state);
 }
 
-#[tokio::test]
 async fn s178_s179_s181_drift_is_noted_with_its_evidence_and_believed_to_be_gone() {
     for (state, code) in [
         (PhysicalState::Absent, FailureCode::PHYSICALLY_ABSENT),
@@ -43,7 +42,6 @@ async fn s178_s179_s181_drift_is_noted_with_its_evidence_and_believed_to_be_gone
     }
 }
 
-#[tokio::test]
 async fn s180_what_cannot_be_told_changes_nothing() {
     let world = World::with_echo().await;
     disk(&world, PhysicalState::Indeterminate);
@@ -53,7 +51,6 @@ async fn s180_what_cannot_be_told_changes_nothing() {
     assert_eq!(world.state().await, before);
 }
 
-#[tokio::test]
 async fn s182_an_observation_of_something_else_is_refused() {
     let world = World::with_echo().await;
     let misreadings: [fn(&mut ReleaseObservation); 2] = [
@@ -67,7 +64,6 @@ async fn s182_an_observation_of_something_else_is_refused() {
     }
 }
 
-#[tokio::test]
 async fn s183_a_row_that_changed_meanwhile_is_not_overwritten() {
     let world = World::with_echo().await;
     disk(&world, PhysicalState::Absent);
@@ -83,7 +79,6 @@ async fn s183_a_row_that_changed_meanwhile_is_not_overwritten() {
     assert_eq!(world.state().await, before);
 }
 
-#[tokio::test]
 async fn what_has_drifted_is_not_prepared_to_run() {
     let world = World::with_echo().await;
     disk(&world, PhysicalState::Invalid);
@@ -97,7 +92,6 @@ async fn what_has_drifted_is_not_prepared_to_run() {
     assert!(world.app.prepare_runtime(&ada(), &key("echo")).await.is_ok_and(|planned| !planned));
 }
 
-#[tokio::test]
 async fn what_is_not_installed_is_no_candidate() {
     let world = World::new().await;
     world.offer(&[release("echo", "1.0.0")]).await;
@@ -113,4 +107,13 @@ async fn what_is_not_installed_is_no_candidate() {
     connector.installation = Installation::Failed { failure_code, installed: None };
     world.save(connector).await;
     assert_eq!(world.app.calibration_candidates().await.expect("candidates"), []);
+}
+
+on_every_store! {
+    s178_s179_s181_drift_is_noted_with_its_evidence_and_believed_to_be_gone,
+    s180_what_cannot_be_told_changes_nothing,
+    s182_an_observation_of_something_else_is_refused,
+    s183_a_row_that_changed_meanwhile_is_not_overwritten,
+    what_has_drifted_is_not_prepared_to_run,
+    what_is_not_installed_is_no_candidate,
 }

@@ -27,7 +27,6 @@ async fn converge(world: &World) {
     world.app.converge(&ada(), &key("echo")).await.expect("converged");
 }
 
-#[tokio::test]
 async fn s106_the_same_intent_twice_is_one_generation() {
     let world = World::with_echo().await;
     switch(&world, true).await;
@@ -37,7 +36,6 @@ async fn s106_the_same_intent_twice_is_one_generation() {
     assert_eq!(world.state().await, state);
 }
 
-#[tokio::test]
 async fn s107_what_was_observed_is_stored_announced_and_no_longer_due() {
     let world = World::with_echo().await;
     switch(&world, false).await;
@@ -56,7 +54,6 @@ async fn s107_what_was_observed_is_stored_announced_and_no_longer_due() {
     assert_eq!((world.state().await, world.host.count()), before);
 }
 
-#[tokio::test]
 async fn s108_s109_s110_the_users_switch_is_kept() {
     let world = World::with_echo().await;
     assert_eq!(switch(&world, false).await, Some(ConnectorRuntime::Stopped));
@@ -76,7 +73,6 @@ async fn s108_s109_s110_the_users_switch_is_kept() {
     assert!(world.host.last().enabled);
 }
 
-#[tokio::test]
 async fn the_switch_is_refused_under_a_stale_revision_and_for_what_is_not_installed() {
     let world = World::with_echo().await;
     world.offer(&[release("echo", "1.0.0"), release("feeds", "1.0.0")]).await;
@@ -96,7 +92,6 @@ async fn the_switch_is_refused_under_a_stale_revision_and_for_what_is_not_instal
     world.refused(world.app.set_runtime_enabled(leaving, false), ErrorCode::OperationInProgress, true).await;
 }
 
-#[tokio::test]
 async fn s111_s127_a_host_that_fails_is_noted_and_tried_later() {
     let world = World::with_echo().await;
     switch(&world, false).await;
@@ -115,7 +110,6 @@ async fn s111_s127_a_host_that_fails_is_noted_and_tried_later() {
     assert_eq!(world.events().await.len(), events + 1);
 }
 
-#[tokio::test]
 async fn s112_s113_a_host_that_asks_for_an_authorization_has_the_runtime_switched_off() {
     let world = World::with_echo().await;
     assert!(world.app.prepare_runtime(&ada(), &key("echo")).await.expect("planned"));
@@ -131,7 +125,6 @@ async fn s112_s113_a_host_that_asks_for_an_authorization_has_the_runtime_switche
     assert_eq!(world.stored("echo").await.installation, installation);
 }
 
-#[tokio::test]
 async fn s116_s117_a_plan_after_a_fence_is_above_it_every_time() {
     let mut world = World::with_echo().await;
     world.reboot();
@@ -148,7 +141,6 @@ async fn s116_s117_a_plan_after_a_fence_is_above_it_every_time() {
     assert_eq!(world.app.recoverable_operations().await.expect("operations"), []);
 }
 
-#[tokio::test]
 async fn s118_s119_one_connector_does_not_keep_another_from_starting() {
     let mut world = World::with_echo().await;
     world.offer(&[release("echo", "1.0.0"), release("feeds", "1.0.0"), release("idle", "1.0.0")]).await;
@@ -170,7 +162,6 @@ async fn s118_s119_one_connector_does_not_keep_another_from_starting() {
     assert_eq!(runtimes, [Some(ConnectorRuntime::Stopped), Some(failed), None]);
 }
 
-#[tokio::test]
 async fn s120_what_was_installed_runs_whatever_the_catalog_offers() {
     let mut world = World::with_echo().await;
     world.offer(&[release("echo", "2.0.0")]).await;
@@ -181,7 +172,6 @@ async fn s120_what_was_installed_runs_whatever_the_catalog_offers() {
     assert_eq!(installed_version(&world.stored("echo").await), "1.0.0");
 }
 
-#[tokio::test]
 async fn s121_without_the_release_every_connection_is_fenced() {
     let world = World::with_echo().await;
     let mut connector = world.stored("echo").await;
@@ -195,7 +185,6 @@ async fn s121_without_the_release_every_connection_is_fenced() {
     assert_eq!(fence.connector_key, key("echo"));
 }
 
-#[tokio::test]
 async fn a_fence_that_fails_is_told_and_the_others_are_fenced() {
     let world = World::with_echo().await;
     world.offer(&[release("echo", "1.0.0"), release("feeds", "1.0.0")]).await;
@@ -206,7 +195,6 @@ async fn a_fence_that_fails_is_told_and_the_others_are_fenced() {
     assert_eq!(world.host.deactivated.lock().len(), 2);
 }
 
-#[tokio::test]
 async fn s122_s123_only_an_exact_receipt_is_believed() {
     let spoilers: [fn(&mut RuntimeReceipt); 7] = [
         |receipt| receipt.readiness.state = ReadinessState::Ready,
@@ -232,7 +220,6 @@ async fn s122_s123_only_an_exact_receipt_is_believed() {
     }
 }
 
-#[tokio::test]
 async fn s125_a_binding_that_changed_is_planned_anew_without_asking_the_host() {
     let world = World::with_echo().await;
     let mut row = world.row("echo").await;
@@ -250,7 +237,6 @@ async fn s125_a_binding_that_changed_is_planned_anew_without_asking_the_host() {
     assert_eq!(world.host.count(), calls + 1);
 }
 
-#[tokio::test]
 async fn s126_the_pauses_double_up_to_64_seconds() {
     let world = World::with_echo().await;
     switch(&world, false).await;
@@ -268,7 +254,6 @@ async fn s126_the_pauses_double_up_to_64_seconds() {
     }
 }
 
-#[tokio::test]
 async fn s128_a_slow_worker_does_not_overwrite_a_newer_intent() {
     let world = World::with_echo().await;
     world.app.prepare_runtime(&ada(), &key("echo")).await.expect("planned");
@@ -286,7 +271,6 @@ async fn s128_a_slow_worker_does_not_overwrite_a_newer_intent() {
     assert!(!world.host.last().enabled);
 }
 
-#[tokio::test]
 async fn s129_what_an_earlier_boot_saw_is_due_again() {
     let mut world = World::with_echo().await;
     assert_eq!(world.app.due_convergences(&ada(), 10).await.expect("due"), []);
@@ -296,7 +280,6 @@ async fn s129_what_an_earlier_boot_saw_is_due_again() {
     assert_eq!(world.host.last().generation.boot_epoch.as_str(), "boot-2");
 }
 
-#[tokio::test]
 async fn a_generation_that_is_fenced_is_left_behind_after_a_pause() {
     let world = World::with_echo().await;
     world.app.prepare_runtime(&ada(), &key("echo")).await.expect("planned");
@@ -313,7 +296,6 @@ async fn a_generation_that_is_fenced_is_left_behind_after_a_pause() {
     assert!(world.row("echo").await.is_converged(world.app.boot_epoch()));
 }
 
-#[tokio::test]
 async fn an_install_waits_for_whoever_converges_already() {
     let world = World::new().await;
     world.offer(&[release("echo", "1.0.0")]).await;
@@ -333,7 +315,6 @@ async fn an_install_waits_for_whoever_converges_already() {
     assert_eq!(world.host.count(), 1);
 }
 
-#[tokio::test]
 async fn whoever_converges_is_woken_by_a_new_intent() {
     let world = World::with_echo().await;
     let app = world.app.clone();
@@ -345,7 +326,6 @@ async fn whoever_converges_is_woken_by_a_new_intent() {
     tokio::time::timeout(Duration::from_secs(5), waiting).await.expect("woken").expect("no panic");
 }
 
-#[tokio::test]
 async fn what_is_no_longer_the_release_in_place_does_not_run() {
     let world = World::with_echo().await;
     world.app.prepare_runtime(&ada(), &key("echo")).await.expect("planned");
@@ -356,4 +336,27 @@ async fn what_is_no_longer_the_release_in_place_does_not_run() {
     let error = world.app.converge(&ada(), &key("echo")).await.expect_err("a refusal");
     assert_eq!((error.code, error.retryable), (ErrorCode::RevisionConflict, true));
     assert_eq!(world.host.count(), calls);
+}
+
+on_every_store! {
+    s106_the_same_intent_twice_is_one_generation,
+    s107_what_was_observed_is_stored_announced_and_no_longer_due,
+    s108_s109_s110_the_users_switch_is_kept,
+    the_switch_is_refused_under_a_stale_revision_and_for_what_is_not_installed,
+    s111_s127_a_host_that_fails_is_noted_and_tried_later,
+    s112_s113_a_host_that_asks_for_an_authorization_has_the_runtime_switched_off,
+    s116_s117_a_plan_after_a_fence_is_above_it_every_time,
+    s118_s119_one_connector_does_not_keep_another_from_starting,
+    s120_what_was_installed_runs_whatever_the_catalog_offers,
+    s121_without_the_release_every_connection_is_fenced,
+    a_fence_that_fails_is_told_and_the_others_are_fenced,
+    s122_s123_only_an_exact_receipt_is_believed,
+    s125_a_binding_that_changed_is_planned_anew_without_asking_the_host,
+    s126_the_pauses_double_up_to_64_seconds,
+    s128_a_slow_worker_does_not_overwrite_a_newer_intent,
+    s129_what_an_earlier_boot_saw_is_due_again,
+    a_generation_that_is_fenced_is_left_behind_after_a_pause,
+    an_install_waits_for_whoever_converges_already,
+    whoever_converges_is_woken_by_a_new_intent,
+    what_is_no_longer_the_release_in_place_does_not_run,
 }

@@ -20,7 +20,6 @@ async fn offered(lease: Duration) -> World {
     world
 }
 
-#[tokio::test]
 async fn s092_what_another_worker_holds_is_left_alone() {
     let world = offered(Duration::ZERO).await;
     let accepted = world.accept_install("echo").await;
@@ -34,7 +33,6 @@ async fn s092_what_another_worker_holds_is_left_alone() {
     assert!(world.installer.installs.lock().is_empty());
 }
 
-#[tokio::test]
 async fn s093_two_executions_are_one() {
     let world = offered(Duration::ZERO).await;
     let accepted = world.accept_install("echo").await;
@@ -54,7 +52,6 @@ async fn s093_two_executions_are_one() {
     assert_eq!(world.installer.installs.lock().len(), 1);
 }
 
-#[tokio::test]
 async fn s094_two_executions_share_a_failure_and_the_next_one_is_new() {
     let world = offered(Duration::ZERO).await;
     let accepted = world.accept_install("echo").await;
@@ -79,7 +76,6 @@ async fn s094_two_executions_share_a_failure_and_the_next_one_is_new() {
     assert_eq!(world.installer.installs.lock().len(), 2);
 }
 
-#[tokio::test]
 async fn a_follower_leads_when_its_leader_goes_away() {
     let world = offered(Duration::ZERO).await;
     let accepted = world.accept_install("echo").await;
@@ -107,7 +103,6 @@ async fn a_follower_leads_when_its_leader_goes_away() {
     panic!("the lease of a leader that went away was not given back");
 }
 
-#[tokio::test]
 async fn s095_work_whose_lease_is_lost_stops_and_is_left_running() {
     let world = offered(Duration::from_millis(60)).await;
     let accepted = world.accept_install("echo").await;
@@ -127,7 +122,6 @@ async fn s095_work_whose_lease_is_lost_stops_and_is_left_running() {
     world.run(&accepted).await.expect("installed");
 }
 
-#[tokio::test]
 async fn a_worker_that_was_overtaken_writes_nothing() {
     let world = offered(Duration::from_secs(3600)).await;
     let accepted = world.accept_install("echo").await;
@@ -148,7 +142,6 @@ async fn a_worker_that_was_overtaken_writes_nothing() {
     assert_eq!(world.state().await, before);
 }
 
-#[tokio::test]
 async fn s099_an_authorization_is_not_executed_from_its_row() {
     let world = offered(Duration::ZERO).await;
     let mut operation = world.accept_install("echo").await.operation;
@@ -165,7 +158,6 @@ async fn s099_an_authorization_is_not_executed_from_its_row() {
     assert_eq!(world.stored("echo").await.authorization.state, AuthorizationState::Failed);
 }
 
-#[tokio::test]
 async fn s105_what_has_ended_is_not_executed_again() {
     let world = offered(Duration::ZERO).await;
     let accepted = world.accept_install("echo").await;
@@ -176,7 +168,6 @@ async fn s105_what_has_ended_is_not_executed_again() {
     assert_eq!(state_name(&world.stored("echo").await), "installed");
 }
 
-#[tokio::test]
 async fn an_operation_without_its_release_is_refused() {
     let world = offered(Duration::ZERO).await;
     let mut operation = world.accept_install("echo").await.operation;
@@ -185,4 +176,16 @@ async fn an_operation_without_its_release_is_refused() {
     let error = world.app.execute(&operation.operation_id).await.expect_err("a refusal");
     assert_eq!((error.code, error.retryable), (ErrorCode::InstallFailed, false));
     assert!(world.installer.installs.lock().is_empty());
+}
+
+on_every_store! {
+    s092_what_another_worker_holds_is_left_alone,
+    s093_two_executions_are_one,
+    s094_two_executions_share_a_failure_and_the_next_one_is_new,
+    a_follower_leads_when_its_leader_goes_away,
+    s095_work_whose_lease_is_lost_stops_and_is_left_running,
+    a_worker_that_was_overtaken_writes_nothing,
+    s099_an_authorization_is_not_executed_from_its_row,
+    s105_what_has_ended_is_not_executed_again,
+    an_operation_without_its_release_is_refused,
 }

@@ -44,7 +44,6 @@ fn install_failed(outcome: Result<(), Error>, retryable: bool) {
     assert_eq!((error.code, error.retryable), (ErrorCode::InstallFailed, retryable), "{error}");
 }
 
-#[tokio::test]
 async fn s069_s075_an_install_puts_in_place_starts_commits_and_is_observed() {
     let world = offered().await;
     let accepted = world.accept_install("echo").await;
@@ -76,7 +75,6 @@ async fn s069_s075_an_install_puts_in_place_starts_commits_and_is_observed() {
     assert_eq!(runtime, Some(ConnectorRuntime::Started));
 }
 
-#[tokio::test]
 async fn s070_a_transient_error_of_the_installer_is_tried_again() {
     let world = offered().await;
     let accepted = world.accept_install("echo").await;
@@ -93,7 +91,6 @@ async fn s070_a_transient_error_of_the_installer_is_tried_again() {
     assert_eq!(installed_version(&world.stored("echo").await), "1.0.0");
 }
 
-#[tokio::test]
 async fn s071_s083_a_permanent_error_ends_a_fresh_install_and_leaves_nothing() {
     let world = offered().await;
     let accepted = world.accept_install("echo").await;
@@ -113,7 +110,6 @@ async fn s071_s083_a_permanent_error_ends_a_fresh_install_and_leaves_nothing() {
     world.install("echo").await;
 }
 
-#[tokio::test]
 async fn s072_a_release_that_cannot_be_made_current_is_never_called_installed() {
     for (code, retryable) in [(ErrorCode::Unavailable, true), (ErrorCode::ArtifactMalformed, false)] {
         let world = offered().await;
@@ -131,7 +127,6 @@ async fn s072_a_release_that_cannot_be_made_current_is_never_called_installed() 
     }
 }
 
-#[tokio::test]
 async fn a_route_that_cannot_be_taken_down_keeps_its_operation_from_ending() {
     let world = offered().await;
     let accepted = world.accept_install("echo").await;
@@ -143,7 +138,6 @@ async fn a_route_that_cannot_be_taken_down_keeps_its_operation_from_ending() {
     assert_eq!(state_name(&world.stored("echo").await), "installing");
 }
 
-#[tokio::test]
 async fn s074_a_connector_that_needs_an_authorization_is_installed_and_does_not_run() {
     let world = World::new().await;
     world
@@ -158,7 +152,6 @@ async fn s074_a_connector_that_needs_an_authorization_is_installed_and_does_not_
     assert_eq!(runtime, Some(ConnectorRuntime::Stopped));
 }
 
-#[tokio::test]
 async fn s077_a_receipt_for_something_else_ends_the_operation() {
     let spoilers: [fn(&mut portcullis::domain::runtime::ReleaseReceipt); 5] = [
         |receipt| receipt.operation_id = "other".parse().expect("an id"),
@@ -177,7 +170,6 @@ async fn s077_a_receipt_for_something_else_ends_the_operation() {
     }
 }
 
-#[tokio::test]
 async fn s078_what_was_accepted_is_installed_whatever_the_catalog_offers_meanwhile() {
     let world = offered().await;
     let accepted = world.accept_install("echo").await;
@@ -188,7 +180,6 @@ async fn s078_what_was_accepted_is_installed_whatever_the_catalog_offers_meanwhi
     assert_eq!(connector.release.version.to_string(), "2.0.0");
 }
 
-#[tokio::test]
 async fn s079_s080_an_update_whose_runtime_does_not_start_yet_is_promoted_when_it_does() {
     let mut world = with_update().await;
     let accepted = world.accept_install("echo").await;
@@ -213,7 +204,6 @@ async fn s079_s080_an_update_whose_runtime_does_not_start_yet_is_promoted_when_i
     assert_eq!(world.installer.commits.lock().len(), 2);
 }
 
-#[tokio::test]
 async fn s084_an_update_that_can_never_run_returns_to_the_release_before_it() {
     let world = with_update().await;
     let bad = release("echo", "2.0.0").release_digest;
@@ -240,7 +230,6 @@ async fn s084_an_update_that_can_never_run_returns_to_the_release_before_it() {
     assert!(request.enabled && request.generation.number > above);
 }
 
-#[tokio::test]
 async fn an_update_that_fails_keeps_the_users_switch_off() {
     let world = World::with_echo().await;
     world.app.set_runtime_enabled(world.command("off", "echo").await, false).await.expect("off");
@@ -254,7 +243,6 @@ async fn an_update_that_fails_keeps_the_users_switch_off() {
     assert_eq!(desired.release_digest, release("echo", "1.0.0").release_digest);
 }
 
-#[tokio::test]
 async fn an_update_that_never_got_to_its_runtime_does_not_touch_the_one_that_runs() {
     let world = with_update().await;
     let before = world.row("echo").await;
@@ -265,7 +253,6 @@ async fn an_update_that_never_got_to_its_runtime_does_not_touch_the_one_that_run
     assert_eq!(state_name(&world.stored("echo").await), "installed");
 }
 
-#[tokio::test]
 async fn an_update_installs_while_the_release_before_it_is_called_installed() {
     let world = with_update().await;
     let accepted = world.accept_install("echo").await;
@@ -280,7 +267,6 @@ async fn an_update_installs_while_the_release_before_it_is_called_installed() {
     assert_eq!(installed_version(&world.stored("echo").await), "2.0.0");
 }
 
-#[tokio::test]
 async fn s090_a_crash_after_the_receipt_is_taken_up_where_it_was() {
     let mut world = offered().await;
     let accepted = world.accept_install("echo").await;
@@ -301,7 +287,6 @@ async fn s090_a_crash_after_the_receipt_is_taken_up_where_it_was() {
     assert_eq!(world.host.last().generation.boot_epoch.as_str(), "boot-2");
 }
 
-#[tokio::test]
 async fn s091_the_same_release_is_installed_again() {
     let world = World::with_echo().await;
     let calls = world.host.count();
@@ -310,7 +295,6 @@ async fn s091_the_same_release_is_installed_again() {
     assert_eq!(world.host.count(), calls + 1, "and started anew");
 }
 
-#[tokio::test]
 async fn an_install_waits_for_the_publication_gate() {
     let world = offered().await;
     *world.host.spoil.lock() = Some(|receipt| {
@@ -325,4 +309,23 @@ async fn an_install_waits_for_the_publication_gate() {
     *world.host.spoil.lock() = None;
     world.clock.advance(std::time::Duration::from_secs(3));
     world.run(&accepted).await.expect("installed");
+}
+
+on_every_store! {
+    s069_s075_an_install_puts_in_place_starts_commits_and_is_observed,
+    s070_a_transient_error_of_the_installer_is_tried_again,
+    s071_s083_a_permanent_error_ends_a_fresh_install_and_leaves_nothing,
+    s072_a_release_that_cannot_be_made_current_is_never_called_installed,
+    a_route_that_cannot_be_taken_down_keeps_its_operation_from_ending,
+    s074_a_connector_that_needs_an_authorization_is_installed_and_does_not_run,
+    s077_a_receipt_for_something_else_ends_the_operation,
+    s078_what_was_accepted_is_installed_whatever_the_catalog_offers_meanwhile,
+    s079_s080_an_update_whose_runtime_does_not_start_yet_is_promoted_when_it_does,
+    s084_an_update_that_can_never_run_returns_to_the_release_before_it,
+    an_update_that_fails_keeps_the_users_switch_off,
+    an_update_that_never_got_to_its_runtime_does_not_touch_the_one_that_runs,
+    an_update_installs_while_the_release_before_it_is_called_installed,
+    s090_a_crash_after_the_receipt_is_taken_up_where_it_was,
+    s091_the_same_release_is_installed_again,
+    an_install_waits_for_the_publication_gate,
 }

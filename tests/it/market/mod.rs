@@ -1,5 +1,30 @@
 //! The market, scenario by scenario: a number after `s` is one of section J of the
-//! specification. The store is a real database; the rest of the world is scripted.
+//! specification. The rest of the world is scripted, but the store is a real
+//! database: every scenario is told once and runs on each kind there is.
+
+/// Makes the named `async fn`s of a module tests, on SQLite and on PostgreSQL.
+/// [`World`](world::World) opens the database that the test is for.
+macro_rules! on_every_store {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    $crate::market::world::Database::Sqlite.during(super::$name()).await;
+                }
+            )+
+        }
+
+        mod postgres {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    $crate::market::world::Database::Postgres.during(super::$name()).await;
+                }
+            )+
+        }
+    };
+}
 
 mod acceptance;
 mod authorizing;

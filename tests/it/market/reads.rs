@@ -21,7 +21,6 @@ async fn spoil(world: &World, key: &str) {
     world.save(connector).await;
 }
 
-#[tokio::test]
 async fn s001_s006_a_connector_whose_release_does_not_hold_is_hidden_and_the_others_are_not() {
     let world = World::new().await;
     world.offer(&[release("echo", "1.0.0"), release("bad", "1.0.0")]).await;
@@ -33,7 +32,6 @@ async fn s001_s006_a_connector_whose_release_does_not_hold_is_hidden_and_the_oth
     assert_eq!(listed(&world, &ada()).await, ["bad", "echo"], "a verdict ends with the row it is about");
 }
 
-#[tokio::test]
 async fn s002_getting_that_connector_tells_what_does_not_hold() {
     let world = World::new().await;
     world.offer(&[release("bad", "1.0.0")]).await;
@@ -42,7 +40,6 @@ async fn s002_getting_that_connector_tells_what_does_not_hold() {
     assert!(error.message.contains("icon"), "{error}");
 }
 
-#[tokio::test]
 async fn s003_s004_s005_a_delisted_connector_is_hidden_with_its_operations_and_still_stored() {
     let world = World::with_echo().await;
     let operations = world.app.snapshot(&ada()).await.expect("a snapshot").operations;
@@ -60,7 +57,6 @@ async fn s003_s004_s005_a_delisted_connector_is_hidden_with_its_operations_and_s
     assert_eq!(world.stored("echo").await.key, key("echo"));
 }
 
-#[tokio::test]
 async fn s007_an_unscoped_snapshot_has_no_operations() {
     let world = World::with_echo().await;
     let snapshot = world.app.snapshot(&OperationScope::default()).await.expect("a snapshot");
@@ -68,7 +64,6 @@ async fn s007_an_unscoped_snapshot_has_no_operations() {
     assert_eq!(snapshot.connectors.len(), 1);
 }
 
-#[tokio::test]
 async fn s008_s009_s011_an_operation_is_there_for_its_owner_alone() {
     let world = World::with_echo().await;
     let accepted = world.accept_uninstall("echo").await;
@@ -86,7 +81,6 @@ async fn s008_s009_s011_an_operation_is_there_for_its_owner_alone() {
     );
 }
 
-#[tokio::test]
 async fn s010_s012_a_private_operation_is_there_for_nobody() {
     let world = World::with_echo().await;
     let mut operation = world.accept_uninstall("echo").await.operation;
@@ -118,7 +112,6 @@ async fn runtime_after(world: &World, change: impl FnOnce(&mut Convergence)) -> 
     shown
 }
 
-#[tokio::test]
 async fn s014_s016_s017_s018_s019_the_runtime_is_told_from_the_intent_and_what_was_seen() {
     let world = World::with_echo().await;
     assert_eq!(runtime_after(&world, |_| {}).await, Some(ConnectorRuntime::Started));
@@ -134,7 +127,6 @@ async fn s014_s016_s017_s018_s019_the_runtime_is_told_from_the_intent_and_what_w
     assert_eq!(stopped, Some(ConnectorRuntime::Stopped));
 }
 
-#[tokio::test]
 async fn s019_what_an_earlier_boot_saw_is_starting() {
     let world = World::with_echo().await;
     let earlier = runtime_after(&world, |row| {
@@ -143,7 +135,6 @@ async fn s019_what_an_earlier_boot_saw_is_starting() {
     assert_eq!(earlier.await, Some(ConnectorRuntime::Starting));
 }
 
-#[tokio::test]
 async fn s015_installed_without_an_intent_is_starting() {
     let world = World::with_echo().await;
     world.write(async |tx| tx.delete_convergence(&ada(), &key("echo")).await).await;
@@ -151,7 +142,6 @@ async fn s015_installed_without_an_intent_is_starting() {
     assert_eq!(runtime, Some(ConnectorRuntime::Starting));
 }
 
-#[tokio::test]
 async fn s020_what_is_not_installed_has_no_runtime() {
     let world = World::new().await;
     world.offer(&[altered("echo", "1.0.0", |_| {})]).await;
@@ -159,4 +149,17 @@ async fn s020_what_is_not_installed_has_no_runtime() {
     assert_eq!(runtime, None);
     let snapshot = world.app.snapshot(&ada()).await.expect("a snapshot");
     assert_eq!(snapshot.connectors[0].1, None);
+}
+
+on_every_store! {
+    s001_s006_a_connector_whose_release_does_not_hold_is_hidden_and_the_others_are_not,
+    s002_getting_that_connector_tells_what_does_not_hold,
+    s003_s004_s005_a_delisted_connector_is_hidden_with_its_operations_and_still_stored,
+    s007_an_unscoped_snapshot_has_no_operations,
+    s008_s009_s011_an_operation_is_there_for_its_owner_alone,
+    s010_s012_a_private_operation_is_there_for_nobody,
+    s014_s016_s017_s018_s019_the_runtime_is_told_from_the_intent_and_what_was_seen,
+    s019_what_an_earlier_boot_saw_is_starting,
+    s015_installed_without_an_intent_is_starting,
+    s020_what_is_not_installed_has_no_runtime,
 }

@@ -14,7 +14,6 @@ use super::{
     world::{World, release},
 };
 
-#[tokio::test]
 async fn s096_operations_of_an_earlier_boot_are_adopted_and_scheduled() {
     let mut world = World::with_echo().await;
     world.offer(&[release("echo", "1.0.0"), release("feeds", "1.0.0")]).await;
@@ -43,7 +42,6 @@ async fn s096_operations_of_an_earlier_boot_are_adopted_and_scheduled() {
     }
 }
 
-#[tokio::test]
 async fn s097_s098_an_interrupted_authorization_fails_and_the_others_are_scheduled() {
     let mut world = World::with_echo().await;
     world.offer(&[release("echo", "1.0.0"), release("feeds", "1.0.0")]).await;
@@ -63,7 +61,6 @@ async fn s097_s098_an_interrupted_authorization_fails_and_the_others_are_schedul
     assert_eq!(*world.scheduler.scheduled.lock(), [other.operation.operation_id]);
 }
 
-#[tokio::test]
 async fn s100_what_another_worker_holds_is_scheduled_once_its_lease_is_over() {
     let world = World::with_echo().await;
     let accepted = world.accept_uninstall("echo").await;
@@ -90,7 +87,6 @@ async fn s100_what_another_worker_holds_is_scheduled_once_its_lease_is_over() {
     panic!("it was not scheduled after the lease was over");
 }
 
-#[tokio::test]
 async fn whoever_executes_an_operation_of_another_boot_adopts_it() {
     let mut world = World::with_echo().await;
     let accepted = world.accept_uninstall("echo").await;
@@ -101,7 +97,6 @@ async fn whoever_executes_an_operation_of_another_boot_adopts_it() {
     assert_eq!(world.installer.uninstalls.lock()[0].generation, generation);
 }
 
-#[tokio::test]
 async fn a_recovery_that_cannot_schedule_says_so() {
     let mut world = World::with_echo().await;
     world.accept_uninstall("echo").await;
@@ -111,7 +106,6 @@ async fn a_recovery_that_cannot_schedule_says_so() {
     assert_eq!((error.code, error.retryable), (ErrorCode::Unavailable, true));
 }
 
-#[tokio::test]
 async fn an_operation_that_is_cut_off_again_and_again_is_given_up_and_frees_its_lane() {
     let mut world = World::with_echo().await;
     let accepted = world.accept_uninstall("echo").await;
@@ -137,4 +131,13 @@ async fn an_operation_that_is_cut_off_again_and_again_is_given_up_and_frees_its_
     let again = world.accept_uninstall("echo").await;
     world.run(&again).await.expect("its lane is free");
     assert_eq!(world.operation(&again).await.interrupted, 0);
+}
+
+on_every_store! {
+    s096_operations_of_an_earlier_boot_are_adopted_and_scheduled,
+    s097_s098_an_interrupted_authorization_fails_and_the_others_are_scheduled,
+    s100_what_another_worker_holds_is_scheduled_once_its_lease_is_over,
+    whoever_executes_an_operation_of_another_boot_adopts_it,
+    a_recovery_that_cannot_schedule_says_so,
+    an_operation_that_is_cut_off_again_and_again_is_given_up_and_frees_its_lane,
 }

@@ -35,7 +35,6 @@ async fn fails(world: &World, releases: &[Release], code: ErrorCode) {
     assert_eq!(operation.lease, None);
 }
 
-#[tokio::test]
 async fn a_refresh_stores_what_is_offered_and_says_so() {
     let world = World::new().await;
     assert_eq!(world.store.snapshot().await.expect("a snapshot").catalog_state, CatalogState::Stale);
@@ -51,7 +50,6 @@ async fn a_refresh_stores_what_is_offered_and_says_so() {
     );
 }
 
-#[tokio::test]
 async fn a_refresh_stamps_only_what_changed() {
     let world = World::new().await;
     world.offer(&[release("echo", "1.0.0"), release("feeds", "1.0.0")]).await;
@@ -61,7 +59,6 @@ async fn a_refresh_stamps_only_what_changed() {
     assert!(world.stored("feeds").await.revision > before);
 }
 
-#[tokio::test]
 async fn s058_s066_one_wrong_release_and_nothing_is_applied() {
     let world = World::new().await;
     world.offer(&[release("echo", "1.0.0")]).await;
@@ -73,7 +70,6 @@ async fn s058_s066_one_wrong_release_and_nothing_is_applied() {
     fails(&world, &[release("echo", "2.0.0"), release("echo", "2.1.0")], code).await;
 }
 
-#[tokio::test]
 async fn s059_s060_a_source_that_fails_leaves_the_last_known_good() {
     let world = World::new().await;
     world.offer(&[release("echo", "1.0.0")]).await;
@@ -89,7 +85,6 @@ async fn s059_s060_a_source_that_fails_leaves_the_last_known_good() {
     assert_eq!(world.store.snapshot().await.expect("a snapshot").catalog_state, CatalogState::Ready);
 }
 
-#[tokio::test]
 async fn s061_s062_what_is_delisted_goes_once_nothing_hangs_on_it() {
     let world = World::new().await;
     world.offer(&[release("echo", "1.0.0"), release("idle", "1.0.0")]).await;
@@ -109,7 +104,6 @@ async fn s061_s062_what_is_delisted_goes_once_nothing_hangs_on_it() {
     assert_eq!(world.store.connector(&key("echo")).await.expect("a reading"), None);
 }
 
-#[tokio::test]
 async fn s063_what_is_delisted_and_installed_stays_and_can_be_uninstalled() {
     let world = World::with_echo().await;
     world.offer(&[]).await;
@@ -120,7 +114,6 @@ async fn s063_what_is_delisted_and_installed_stays_and_can_be_uninstalled() {
     world.run(&accepted).await.expect("uninstalled");
 }
 
-#[tokio::test]
 async fn s065_a_refresh_that_was_overtaken_applies_nothing_and_leaves_the_catalog_ready() {
     let world = World::new().await;
     *world.catalog.contents.lock() = vec![release("echo", "1.0.0")];
@@ -141,7 +134,6 @@ async fn s065_a_refresh_that_was_overtaken_applies_nothing_and_leaves_the_catalo
     assert_eq!(snapshot.connectors[0].release.version.to_string(), "2.0.0");
 }
 
-#[tokio::test]
 async fn s067_s068_authorization_follows_what_the_release_asks_for() {
     let world = World::new().await;
     let asking = |version: &str, kind: &str| {
@@ -153,4 +145,15 @@ async fn s067_s068_authorization_follows_what_the_release_asks_for() {
     assert_eq!(world.stored("echo").await.authorization.state, AuthorizationState::Disconnected);
     world.offer(&[asking("1.2.0", "none")]).await;
     assert_eq!(world.stored("echo").await.authorization.state, AuthorizationState::NotRequired);
+}
+
+on_every_store! {
+    a_refresh_stores_what_is_offered_and_says_so,
+    a_refresh_stamps_only_what_changed,
+    s058_s066_one_wrong_release_and_nothing_is_applied,
+    s059_s060_a_source_that_fails_leaves_the_last_known_good,
+    s061_s062_what_is_delisted_goes_once_nothing_hangs_on_it,
+    s063_what_is_delisted_and_installed_stays_and_can_be_uninstalled,
+    s065_a_refresh_that_was_overtaken_applies_nothing_and_leaves_the_catalog_ready,
+    s067_s068_authorization_follows_what_the_release_asks_for,
 }

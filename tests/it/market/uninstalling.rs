@@ -16,7 +16,6 @@ use super::{
     world::{World, ada, installed_version, key, release, state_name},
 };
 
-#[tokio::test]
 async fn s085_an_uninstall_takes_the_route_down_and_the_files_away_and_keeps_the_authorization() {
     let world = World::with_echo().await;
     let mut connector = world.stored("echo").await;
@@ -52,7 +51,6 @@ async fn s085_an_uninstall_takes_the_route_down_and_the_files_away_and_keeps_the
     assert_eq!(world.operation(&accepted).await.state, OperationState::Completed);
 }
 
-#[tokio::test]
 async fn the_files_stay_until_the_route_was_seen_down() {
     let world = World::with_echo().await;
     let accepted = world.accept_uninstall("echo").await;
@@ -65,7 +63,6 @@ async fn the_files_stay_until_the_route_was_seen_down() {
     world.run(&accepted).await.expect("uninstalled");
 }
 
-#[tokio::test]
 async fn s089_files_that_cannot_be_removed_yet_are_removed_later() {
     let world = World::with_echo().await;
     let accepted = world.accept_uninstall("echo").await;
@@ -80,7 +77,6 @@ async fn s089_files_that_cannot_be_removed_yet_are_removed_later() {
     assert_eq!(world.host.count(), calls, "the route is down already");
 }
 
-#[tokio::test]
 async fn files_that_can_never_be_removed_end_the_operation_and_keep_the_evidence() {
     let world = World::with_echo().await;
     let accepted = world.accept_uninstall("echo").await;
@@ -98,7 +94,6 @@ async fn files_that_can_never_be_removed_end_the_operation_and_keep_the_evidence
     world.run(&again).await.expect("uninstalled");
 }
 
-#[tokio::test]
 async fn an_install_after_a_failed_removal_that_fails_too_runs_what_was_there() {
     let world = World::with_echo().await;
     let removal = world.accept_uninstall("echo").await;
@@ -112,7 +107,6 @@ async fn an_install_after_a_failed_removal_that_fails_too_runs_what_was_there() 
     assert!(world.host.last().enabled);
 }
 
-#[tokio::test]
 async fn what_is_installed_is_removed_though_the_catalog_offers_another() {
     let world = World::with_echo().await;
     world.offer(&[release("echo", "2.0.0")]).await;
@@ -123,7 +117,6 @@ async fn what_is_installed_is_removed_though_the_catalog_offers_another() {
     assert_eq!(world.stored("echo").await.release.version.to_string(), "2.0.0");
 }
 
-#[tokio::test]
 async fn a_connector_that_changed_under_the_operation_is_not_removed() {
     let world = World::with_echo().await;
     let accepted = world.accept_uninstall("echo").await;
@@ -135,4 +128,14 @@ async fn a_connector_that_changed_under_the_operation_is_not_removed() {
     assert_eq!((error.code, error.retryable), (ErrorCode::RevisionConflict, true));
     assert!(world.installer.uninstalls.lock().is_empty());
     assert!(world.row("echo").await.desired.enabled);
+}
+
+on_every_store! {
+    s085_an_uninstall_takes_the_route_down_and_the_files_away_and_keeps_the_authorization,
+    the_files_stay_until_the_route_was_seen_down,
+    s089_files_that_cannot_be_removed_yet_are_removed_later,
+    files_that_can_never_be_removed_end_the_operation_and_keep_the_evidence,
+    an_install_after_a_failed_removal_that_fails_too_runs_what_was_there,
+    what_is_installed_is_removed_though_the_catalog_offers_another,
+    a_connector_that_changed_under_the_operation_is_not_removed,
 }

@@ -33,6 +33,30 @@ use portcullis::{
 use serde_json::{Value, json};
 
 use super::fakes::Fakes;
+use crate::store::postgres::Schema;
+
+tokio::task_local! {
+    static DATABASE: Database;
+}
+
+/// The databases that every scenario runs on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
+}
+
+impl Database {
+    /// Runs a scenario whose world has this database.
+    pub(crate) async fn during(self, scenario: impl Future<Output = ()>) {
+        DATABASE.scope(self, scenario).await;
+    }
+
+    /// The one that the running scenario is for.
+    fn chosen() -> Self {
+        DATABASE.try_with(|chosen| *chosen).expect("the scenario is listed in its module's on_every_store!")
+    }
+}
 
 pub(crate) struct World {
     pub(crate) app: Arc<Application>,
@@ -40,6 +64,8 @@ pub(crate) struct World {
     pub(crate) ledger: Arc<dyn SandboxLedger>,
     pub(crate) fakes: Fakes,
     boots: u32,
+    /// Where the store is, on PostgreSQL; dropped with the world.
+    _schema: Option<Schema>,
 }
 
 impl std::ops::Deref for World {
@@ -70,15 +96,19 @@ impl World {
 
     pub(crate) async fn with_lease(lease: Duration) -> Self {
         let fakes = Fakes::default();
+        let schema = match Database::chosen() {
+            Database::Sqlite => None,
+            Database::Postgres => Some(Schema::new().await),
+        };
         let options = StoreOptions {
-            url: "sqlite::memory:".into(),
+            url: schema.as_ref().map_or_else(|| "sqlite::memory:".into(), Schema::url),
             node_id: "node".parse().expect("a node id"),
             lease_clock: Some(fakes.clock.clone()),
         };
         let database = Arc::new(SqlStore::open(options).await.expect("a database"));
         let store: Arc<dyn Store> = database.clone();
         let app = boot(1, &store, &fakes, lease);
-        Self { app, store, ledger: database, fakes, boots: 1 }
+        Self { app, store, ledger: database, fakes, boots: 1, _schema: schema }
     }
 
     /// The same device after a restart: another epoch, another worker.
