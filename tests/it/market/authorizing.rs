@@ -17,7 +17,7 @@ use secrecy::SecretSlice;
 
 use super::{
     fakes::Fault,
-    provider::{connected, connection, held, installed, local, remote},
+    provider::{connected, connection, installed, local, remote},
     world::{World, ada, bob, key},
 };
 
@@ -25,16 +25,6 @@ fn secret(text: &str) -> Option<SecretSlice<u8>> {
     Some(text.as_bytes().to_vec().into())
 }
 
-async fn resolution(
-    world: &World,
-    operation: &portcullis::domain::operation::Operation,
-) -> Option<Resolution> {
-    let stored = world.store.operation(&operation.operation_id).await.expect("a reading");
-    let execution = stored.expect("an operation").execution;
-    execution.authorization_session.expect("a receipt").resolution
-}
-
-#[tokio::test]
 async fn s143_a_remote_attempt_waits_for_its_user_and_leaves_the_device_alone() {
     let world = installed().await;
     let mut cloud = world.stored("cloud").await;
@@ -51,12 +41,11 @@ async fn s143_a_remote_attempt_waits_for_its_user_and_leaves_the_device_alone() 
     assert_eq!(result.authorization_expires_at, world.clock.now().plus(ten_minutes));
     assert_eq!(result.operation.state, OperationState::Completed);
     assert_eq!(world.stored("cloud").await.authorization.state, AuthorizationState::Connected);
-    assert_eq!(resolution(&world, &result.operation).await, None);
+    assert_eq!(world.resolution(&result.operation).await, None);
     assert_eq!(world.open(&ada()).await.len(), 1);
     assert_eq!(world.open(&bob()).await, [], "an attempt is its account's alone");
 }
 
-#[tokio::test]
 async fn s144_s155_an_open_attempt_keeps_another_request_out() {
     for connector in ["cloud", "mail"] {
         let world = installed().await;
@@ -67,13 +56,12 @@ async fn s144_s155_an_open_attempt_keeps_another_request_out() {
     }
 }
 
-#[tokio::test]
 async fn s145_s146_a_cancelled_attempt_is_superseded_and_makes_room() {
     for connector in ["cloud", "mail"] {
         let world = installed().await;
         let first = world.pending("one", connector).await;
         world.app.cancel_authorization(&ada(), &key(connector)).await.expect("cancelled");
-        assert_eq!(resolution(&world, &first.operation).await, Some(Resolution::Superseded));
+        assert_eq!(world.resolution(&first.operation).await, Some(Resolution::Superseded));
         assert_eq!(world.authorization.cancelled.lock().len(), 1);
         assert_eq!(world.open(&ada()).await, []);
         let before = world.state().await;
@@ -86,7 +74,6 @@ async fn s145_s146_a_cancelled_attempt_is_superseded_and_makes_room() {
     }
 }
 
-#[tokio::test]
 async fn s147_a_provider_that_refuses_fails_the_operation() {
     let world = installed().await;
     world.authorization.begin_faults.push(Fault::of(ErrorCode::UpstreamUnavailable));
@@ -105,7 +92,6 @@ async fn s147_a_provider_that_refuses_fails_the_operation() {
     assert_eq!(device.failure_code.as_deref(), Some("connector_authorization_failed"));
 }
 
-#[tokio::test]
 async fn s148_s160_a_failed_attempt_is_not_begun_again() {
     let world = installed().await;
     world.authorization.begin_faults.push(Fault::of(ErrorCode::UpstreamUnavailable));
@@ -119,7 +105,6 @@ async fn s148_s160_a_failed_attempt_is_not_begun_again() {
     assert_eq!(world.authorization.begun.lock().len(), 1);
 }
 
-#[tokio::test]
 async fn s149_of_two_begins_at_once_one_goes_on() {
     for connector in ["cloud", "mail"] {
         let world = installed().await;
@@ -136,7 +121,6 @@ async fn s149_of_two_begins_at_once_one_goes_on() {
     }
 }
 
-#[tokio::test]
 async fn the_same_request_at_once_is_one_attempt() {
     let world = installed().await;
     let (one, two) = (world.begin("one", "mail").await, world.begin("one", "mail").await);
@@ -147,7 +131,6 @@ async fn the_same_request_at_once_is_one_attempt() {
     assert_eq!(world.open(&ada()).await.len(), 1);
 }
 
-#[tokio::test]
 async fn s150_a_command_that_hangs_is_replaced() {
     let world = installed().await;
     world.authorization.begin_gate.close();
@@ -177,7 +160,6 @@ async fn s150_a_command_that_hangs_is_replaced() {
     assert_eq!(world.open(&ada()).await.len(), 1);
 }
 
-#[tokio::test]
 async fn a_caller_that_goes_away_does_not_end_its_attempt() {
     let world = installed().await;
     world.authorization.begin_gate.close();
@@ -192,7 +174,6 @@ async fn a_caller_that_goes_away_does_not_end_its_attempt() {
     assert_eq!(world.open(&ada()).await.len(), 1);
 }
 
-#[tokio::test]
 async fn a_cancellation_ends_a_command_that_hangs() {
     let world = installed().await;
     world.authorization.begin_gate.close();
@@ -207,7 +188,6 @@ async fn a_cancellation_ends_a_command_that_hangs() {
     world.pending("two", "mail").await;
 }
 
-#[tokio::test]
 async fn s151_replacing_ends_the_open_attempt_at_the_provider_first() {
     for connector in ["cloud", "mail"] {
         let world = installed().await;
@@ -218,13 +198,12 @@ async fn s151_replacing_ends_the_open_attempt_at_the_provider_first() {
         let cancelled = world.authorization.cancelled.lock().clone();
         assert_eq!(cancelled.len(), 1);
         assert_eq!(cancelled[0].operation_id, first.operation.operation_id);
-        assert_eq!(resolution(&world, &first.operation).await, Some(Resolution::Superseded));
+        assert_eq!(world.resolution(&first.operation).await, Some(Resolution::Superseded));
         let begun = world.authorization.begun.lock().clone();
         assert_eq!(begun[1].replacement, ReplacementPolicy::ReplaceActive);
     }
 }
 
-#[tokio::test]
 async fn replacing_needs_the_current_revision() {
     let world = installed().await;
     let mut begin = world.replace("two", "mail").await;
@@ -233,7 +212,6 @@ async fn replacing_needs_the_current_revision() {
     world.refused(world.authorize(begin), ErrorCode::RevisionConflict, true).await;
 }
 
-#[tokio::test]
 async fn s152_what_cannot_be_ended_for_sure_is_not_replaced() {
     let world = installed().await;
     world.pending("one", "mail").await;
@@ -244,7 +222,6 @@ async fn s152_what_cannot_be_ended_for_sure_is_not_replaced() {
     assert_eq!(world.open(&ada()).await, []);
 }
 
-#[tokio::test]
 async fn s153_an_attempt_that_was_not_ended_stays_marked() {
     let world = installed().await;
     let first = world.pending("one", "mail").await;
@@ -252,14 +229,13 @@ async fn s153_an_attempt_that_was_not_ended_stays_marked() {
     let begin = world.replace("two", "mail").await;
     let error = world.authorize(begin).await.expect_err("it could not be ended");
     assert_eq!((error.code, error.retryable), (ErrorCode::Unavailable, true));
-    assert_eq!(resolution(&world, &first.operation).await, Some(Resolution::Canceling));
+    assert_eq!(world.resolution(&first.operation).await, Some(Resolution::Canceling));
     assert_eq!(world.authorization.begun.lock().len(), 1);
     let begin = world.replace("two", "mail").await;
     world.authorize(begin).await.expect("an attempt");
-    assert_eq!(resolution(&world, &first.operation).await, Some(Resolution::Superseded));
+    assert_eq!(world.resolution(&first.operation).await, Some(Resolution::Superseded));
 }
 
-#[tokio::test]
 async fn s154_an_attempt_goes_on_by_steps_under_one_request() {
     let world = installed().await;
     let first = world.pending("one", "mail").await;
@@ -284,7 +260,6 @@ async fn s154_an_attempt_goes_on_by_steps_under_one_request() {
     assert_eq!(world.state().await, before, "the same step changed something");
 }
 
-#[tokio::test]
 async fn s156_s157_a_step_that_was_never_reached_is_refused() {
     let world = installed().await;
     let mut begin = world.begin("one", "mail").await;
@@ -296,7 +271,6 @@ async fn s156_s157_a_step_that_was_never_reached_is_refused() {
     world.refused(world.authorize(begin), ErrorCode::InvalidRequest, false).await;
 }
 
-#[tokio::test]
 async fn s158_a_provider_that_goes_back_is_refused() {
     let world = installed().await;
     world.pending("one", "mail").await;
@@ -309,7 +283,6 @@ async fn s158_a_provider_that_goes_back_is_refused() {
     world.refused(world.authorize(begin), ErrorCode::InstallFailed, false).await;
 }
 
-#[tokio::test]
 async fn a_providers_invalid_receipt_fails_the_attempt() {
     type Spoil = fn(&mut portcullis::domain::authorization::AuthorizationStep);
     let spoils: [Spoil; 5] = [
@@ -334,7 +307,6 @@ async fn a_providers_invalid_receipt_fails_the_attempt() {
     }
 }
 
-#[tokio::test]
 async fn a_code_to_enter_is_shown_with_its_link() {
     let world = installed().await;
     let url = "https://provider.example/device".to_owned();
@@ -346,7 +318,6 @@ async fn a_code_to_enter_is_shown_with_its_link() {
     assert!(view.view_id.starts_with("authorization-") && view.view_id.len() == 46, "{}", view.view_id);
 }
 
-#[tokio::test]
 async fn s159_a_resolved_attempt_is_answered_from_its_receipt() {
     let world = installed().await;
     world.authorization.progress.lock().push_back(connected("connection"));
@@ -359,7 +330,6 @@ async fn s159_a_resolved_attempt_is_answered_from_its_receipt() {
     assert_eq!(world.authorization.begun.lock().len(), 1);
 }
 
-#[tokio::test]
 async fn s161_an_account_is_connected_at_once_and_its_runtime_follows() {
     let world = installed().await;
     assert!(!world.host.last().enabled);
@@ -376,7 +346,6 @@ async fn s161_an_account_is_connected_at_once_and_its_runtime_follows() {
     assert_eq!(request.authorization, AuthorizationState::Connected);
 }
 
-#[tokio::test]
 async fn a_connector_can_be_authorized_before_it_is_installed() {
     let world = World::with_remote().await;
     world.offer(&[local("mail", "1.0.0")]).await;
@@ -386,7 +355,6 @@ async fn a_connector_can_be_authorized_before_it_is_installed() {
     assert!(world.host.last().enabled);
 }
 
-#[tokio::test]
 async fn s162_another_accounts_device_credential_stays_while_this_one_is_bound() {
     let world = installed().await;
     world.connect("mail", "connection-1").await;
@@ -406,7 +374,6 @@ async fn s162_another_accounts_device_credential_stays_while_this_one_is_bound()
     assert_eq!(world.projection("mail").await.expect("ada's").state, AuthorizationState::Connected);
 }
 
-#[tokio::test]
 async fn s163_a_remote_connector_needs_an_account() {
     let world = installed().await;
     let mut begin = world.begin("one", "cloud").await;
@@ -417,7 +384,6 @@ async fn s163_a_remote_connector_needs_an_account() {
     world.refused(world.app.disconnect_authorization(command), ErrorCode::InvalidRequest, false).await;
 }
 
-#[tokio::test]
 async fn s164_an_unknown_replacement_policy_is_refused() {
     let error = parse_replacement_policy("replace_all").expect_err("a refusal");
     assert_eq!((error.code, error.retryable), (ErrorCode::InvalidRequest, false));
@@ -426,7 +392,6 @@ async fn s164_an_unknown_replacement_policy_is_refused() {
     assert_eq!(replaces, ReplacementPolicy::ReplaceActive);
 }
 
-#[tokio::test]
 async fn other_refusals_change_nothing() {
     let world = installed().await;
     let refresh = world
@@ -455,7 +420,6 @@ async fn other_refusals_change_nothing() {
     world.refused(world.authorize(begin), ErrorCode::InvalidRequest, false).await;
 }
 
-#[tokio::test]
 async fn s176_a_secret_reaches_the_provider_and_nothing_else() {
     const SECRET: &str = "s3cr3t-of-ada";
     let world = installed().await;
@@ -476,50 +440,32 @@ async fn s176_a_secret_reaches_the_provider_and_nothing_else() {
     assert!(!everything.contains(SECRET));
 }
 
-#[tokio::test]
-async fn s165_s166_a_disconnection_runs_until_the_route_is_seen_to_be_gone() {
-    let world = installed().await;
-    world.connect("mail", "connection-1").await;
-    world.host.faults.push(Fault::of(ErrorCode::Unavailable));
-    let command = world.command("end", "mail").await;
-    let accepted = world.app.disconnect_authorization(command).await.expect("accepted");
-    world.run(&accepted).await.expect_err("the runtime does not follow");
-    let operation = world.operation(&accepted).await;
-    assert!(matches!(operation.state, OperationState::Running { last_failure: Some(_) }));
-    assert_eq!(operation.stage, Stage::Disconnecting);
-
-    world.clock.advance(std::time::Duration::from_secs(5));
-    world.run(&accepted).await.expect("disconnected");
-    assert_eq!(world.operation(&accepted).await.state, OperationState::Completed);
-    assert_eq!(world.authorization.disconnected.lock().len(), 2);
-    assert!(!world.host.last().enabled);
-    assert_eq!(world.stored("mail").await.authorization.state, AuthorizationState::Disconnected);
-    let projection = world.projection("mail").await.expect("a projection");
-    assert_eq!((projection.state, projection.connection_id), (AuthorizationState::Disconnected, None));
-}
-
-#[tokio::test]
-async fn a_provider_that_does_not_disconnect_is_asked_again() {
-    let world = installed().await;
-    world.connect("mail", "connection-1").await;
-    world.authorization.disconnect_faults.push(Fault::of(ErrorCode::UpstreamUnavailable));
-    let command = world.command("end", "mail").await;
-    let accepted = world.app.disconnect_authorization(command).await.expect("accepted");
-    let error = world.run(&accepted).await.expect_err("a refusal");
-    assert_eq!((error.code, error.retryable), (ErrorCode::AuthorizationFailed, true));
-    assert!(world.host.last().enabled, "nothing was taken away yet");
-    world.run(&accepted).await.expect("disconnected");
-    assert!(!world.host.last().enabled);
-}
-
-#[tokio::test]
-async fn a_remote_disconnection_supersedes_open_attempts() {
-    let world = installed().await;
-    world.accounts.say(1, vec![held("cloud", AuthorizationState::Disconnected, None)]);
-    let first = world.pending("one", "cloud").await;
-    let command = world.command("end", "cloud").await;
-    let accepted = world.app.disconnect_authorization(command).await.expect("accepted");
-    world.run(&accepted).await.expect("disconnected");
-    assert_eq!(resolution(&world, &first.operation).await, Some(Resolution::Superseded));
-    assert_eq!(world.open(&ada()).await, []);
+on_every_store! {
+    s143_a_remote_attempt_waits_for_its_user_and_leaves_the_device_alone,
+    s144_s155_an_open_attempt_keeps_another_request_out,
+    s145_s146_a_cancelled_attempt_is_superseded_and_makes_room,
+    s147_a_provider_that_refuses_fails_the_operation,
+    s148_s160_a_failed_attempt_is_not_begun_again,
+    s149_of_two_begins_at_once_one_goes_on,
+    the_same_request_at_once_is_one_attempt,
+    s150_a_command_that_hangs_is_replaced,
+    a_caller_that_goes_away_does_not_end_its_attempt,
+    a_cancellation_ends_a_command_that_hangs,
+    s151_replacing_ends_the_open_attempt_at_the_provider_first,
+    replacing_needs_the_current_revision,
+    s152_what_cannot_be_ended_for_sure_is_not_replaced,
+    s153_an_attempt_that_was_not_ended_stays_marked,
+    s154_an_attempt_goes_on_by_steps_under_one_request,
+    s156_s157_a_step_that_was_never_reached_is_refused,
+    s158_a_provider_that_goes_back_is_refused,
+    a_providers_invalid_receipt_fails_the_attempt,
+    a_code_to_enter_is_shown_with_its_link,
+    s159_a_resolved_attempt_is_answered_from_its_receipt,
+    s161_an_account_is_connected_at_once_and_its_runtime_follows,
+    a_connector_can_be_authorized_before_it_is_installed,
+    s162_another_accounts_device_credential_stays_while_this_one_is_bound,
+    s163_a_remote_connector_needs_an_account,
+    s164_an_unknown_replacement_policy_is_refused,
+    other_refusals_change_nothing,
+    s176_a_secret_reaches_the_provider_and_nothing_else,
 }

@@ -32,6 +32,7 @@ mod binding;
 mod browsing;
 mod calibrating;
 mod converging;
+mod disconnecting;
 mod executing;
 mod fakes;
 mod installing;

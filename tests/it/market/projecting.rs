@@ -44,7 +44,6 @@ async fn with_cloud() -> World {
     world
 }
 
-#[tokio::test]
 async fn s167_s168_the_runtime_follows_what_is_observed_and_the_installation_stays() {
     let world = installed().await;
     let installation = world.stored("mail").await.installation;
@@ -60,7 +59,6 @@ async fn s167_s168_the_runtime_follows_what_is_observed_and_the_installation_sta
     assert_eq!(world.host.count(), asked, "the same again asks the host nothing");
 }
 
-#[tokio::test]
 async fn what_no_account_can_hold_is_refused() {
     let world = installed().await;
     for (observed, code) in [
@@ -72,7 +70,6 @@ async fn what_no_account_can_hold_is_refused() {
     }
 }
 
-#[tokio::test]
 async fn s285_projections_are_apart_by_account() {
     let world = installed().await;
     world.app.observe_authorization(&held("mail", Connected, Some("adas"))).await.expect("observed");
@@ -86,7 +83,6 @@ async fn s285_projections_are_apart_by_account() {
     }
 }
 
-#[tokio::test]
 async fn s286_s287_readers_are_told_of_what_they_would_see_and_of_nothing_else() {
     let world = installed().await;
     let observed = held("mail", Failed, None);
@@ -102,7 +98,6 @@ async fn s286_s287_readers_are_told_of_what_they_would_see_and_of_nothing_else()
     assert_eq!((world.revision().await, world.events().await), (revision, events));
 }
 
-#[tokio::test]
 async fn s288_s289_what_the_account_says_gives_way_to_a_newer_saying_only() {
     let world = with_cloud().await;
     let before = world.projection("cloud").await;
@@ -117,7 +112,6 @@ async fn s288_s289_what_the_account_says_gives_way_to_a_newer_saying_only() {
     assert_eq!(state(&world, "cloud").await, Some(Failed));
 }
 
-#[tokio::test]
 async fn s290_what_a_newer_truth_does_not_list_is_disconnected() {
     let world = with_cloud().await;
     world.connect("mail", "connection-1").await;
@@ -131,7 +125,6 @@ async fn s290_what_a_newer_truth_does_not_list_is_disconnected() {
     assert_eq!(world.stored("cloud").await.revision, revision.next());
 }
 
-#[tokio::test]
 async fn s291_a_truth_that_is_not_newer_changes_nothing_and_still_tells_open_attempts() {
     let world = installed().await;
     world.pending("one", "cloud").await;
@@ -148,7 +141,6 @@ async fn s291_a_truth_that_is_not_newer_changes_nothing_and_still_tells_open_att
     assert_eq!(others.pending_receipts, []);
 }
 
-#[tokio::test]
 async fn a_truth_at_revision_0_is_told_from_none() {
     let world = installed().await;
     assert_eq!(apply(&world, &truth(0, vec![held("cloud", Disconnected, None)])).await, ["cloud"]);
@@ -156,7 +148,6 @@ async fn a_truth_at_revision_0_is_told_from_none() {
     assert!(apply(&world, &truth(0, Vec::new())).await.is_empty());
 }
 
-#[tokio::test]
 async fn a_truth_is_applied_whole_and_in_the_order_of_keys() {
     let world = installed().await;
     let revision = world.revision().await;
@@ -166,7 +157,6 @@ async fn a_truth_is_applied_whole_and_in_the_order_of_keys() {
     assert_eq!(world.stored("mail").await.revision, Revision(revision.0 + 2));
 }
 
-#[tokio::test]
 async fn a_truth_that_contradicts_itself_changes_nothing() {
     let world = with_cloud().await;
     let bobs = bob().account_id.expect("an account");
@@ -181,7 +171,6 @@ async fn a_truth_that_contradicts_itself_changes_nothing() {
     }
 }
 
-#[tokio::test]
 async fn s132_s134_a_local_connection_identifies_the_route() {
     let world = installed().await;
     world.connect("mail", "connection-1").await;
@@ -192,7 +181,6 @@ async fn s132_s134_a_local_connection_identifies_the_route() {
     assert_eq!(mail.connection_id, Some(connection("connection-1")));
 }
 
-#[tokio::test]
 async fn s133_what_an_account_no_longer_holds_does_not_run() {
     for lost in [Expired, Failed, Pending, Disconnected] {
         let world = installed().await;
@@ -208,7 +196,6 @@ async fn s133_what_an_account_no_longer_holds_does_not_run() {
     assert_eq!(world.host.last().connection_id, connection("connection-1"));
 }
 
-#[tokio::test]
 async fn s114_s136_s139_a_remote_route_is_the_accounts_whatever_connection_is_behind_it() {
     let world = with_cloud().await;
     let request = world.host.last();
@@ -217,7 +204,6 @@ async fn s114_s136_s139_a_remote_route_is_the_accounts_whatever_connection_is_be
     assert_eq!((request.connection_version, request.server_revision), (1, 12));
 }
 
-#[tokio::test]
 async fn s114_versions_are_forwarded() {
     let world = installed().await;
     let projection =
@@ -229,7 +215,6 @@ async fn s114_versions_are_forwarded() {
     assert_eq!((request.connection_version, request.server_revision), (3, 12));
 }
 
-#[tokio::test]
 async fn s137_a_remote_connector_waits_until_the_accounts_truth_was_read_in_this_boot() {
     let mut world = with_cloud().await;
     world.reboot();
@@ -247,7 +232,6 @@ async fn s137_a_remote_connector_waits_until_the_accounts_truth_was_read_in_this
     assert!(!world.host.last().enabled);
 }
 
-#[tokio::test]
 async fn s138_a_remote_connector_needs_the_accounts_own_word() {
     let world = installed().await;
     world.app.set_authorization_ready(&account(), true);
@@ -257,7 +241,6 @@ async fn s138_a_remote_connector_needs_the_accounts_own_word() {
     assert!(!world.host.last().enabled);
 }
 
-#[tokio::test]
 async fn s141_s142_a_remote_connector_without_authorization_needs_an_account() {
     for (scope, enabled) in [(Default::default(), false), (ada(), true)] {
         let world = World::with_remote().await;
@@ -281,7 +264,6 @@ async fn s141_s142_a_remote_connector_without_authorization_needs_an_account() {
     }
 }
 
-#[tokio::test]
 async fn s112_s113_an_authorization_that_the_upstream_refuses_is_expired_and_stays_off() {
     let world = with_cloud().await;
     world.host.faults.push(Fault(ErrorCode::AuthorizationFailed, false, "revoked".into()));
@@ -300,7 +282,6 @@ async fn s112_s113_an_authorization_that_the_upstream_refuses_is_expired_and_sta
     assert_eq!(world.host.count(), asked);
 }
 
-#[tokio::test]
 async fn s082_an_install_completes_although_the_upstream_refuses() {
     let world = World::with_remote().await;
     world.offer(&[remote("cloud", "1.0.0")]).await;
@@ -313,7 +294,6 @@ async fn s082_an_install_completes_although_the_upstream_refuses() {
     assert!(!world.row("cloud").await.desired.enabled);
 }
 
-#[tokio::test]
 async fn s085_s086_an_uninstall_leaves_authorization_alone() {
     let world = with_cloud().await;
     world.connect("mail", "connection-1").await;
@@ -328,7 +308,6 @@ async fn s085_s086_an_uninstall_leaves_authorization_alone() {
     assert_eq!(world.authorization.disconnected.lock().len(), 0);
 }
 
-#[tokio::test]
 async fn s087_s088_an_authorization_outlives_an_uninstall_and_is_used_again() {
     let world = with_cloud().await;
     let accepted = world.accept_uninstall("cloud").await;
@@ -340,14 +319,12 @@ async fn s087_s088_an_authorization_outlives_an_uninstall_and_is_used_again() {
     assert!(world.host.last().enabled);
 }
 
-#[tokio::test]
 async fn s124_a_remote_route_looks_at_the_account_and_not_at_the_device() {
     let world = with_cloud().await;
     assert_eq!(world.stored("cloud").await.authorization.state, Disconnected);
     assert_eq!(world.host.last().authorization, Connected);
 }
 
-#[tokio::test]
 async fn s125_a_binding_that_changed_after_planning_is_planned_anew_without_asking_the_host() {
     let world = installed().await;
     world.connect("mail", "connection-1").await;
@@ -364,7 +341,6 @@ async fn s125_a_binding_that_changed_after_planning_is_planned_anew_without_aski
     assert!(!row.desired.enabled);
 }
 
-#[tokio::test]
 async fn s081_the_provider_is_asked_what_it_holds_for_the_candidate_before_it_starts() {
     let world = installed().await;
     *world.authorization.holds.lock() = Some((Connected, Some(connection("connection-1"))));
@@ -377,7 +353,6 @@ async fn s081_the_provider_is_asked_what_it_holds_for_the_candidate_before_it_st
     assert!(world.host.last().enabled);
 }
 
-#[tokio::test]
 async fn what_a_provider_lost_is_not_started() {
     let world = installed().await;
     world.connect("mail", "connection-1").await;
@@ -388,7 +363,6 @@ async fn what_a_provider_lost_is_not_started() {
     assert_eq!(state(&world, "mail").await, Some(Expired));
 }
 
-#[tokio::test]
 async fn a_providers_invalid_word_starts_nothing() {
     let world = installed().await;
     world.connect("mail", "connection-1").await;
@@ -402,4 +376,33 @@ async fn a_providers_invalid_word_starts_nothing() {
     world.clock.advance(Duration::from_secs(3));
     world.app.converge(&ada(), &key("mail")).await.expect("it starts");
     assert!(world.host.last().enabled);
+}
+
+on_every_store! {
+    s167_s168_the_runtime_follows_what_is_observed_and_the_installation_stays,
+    what_no_account_can_hold_is_refused,
+    s285_projections_are_apart_by_account,
+    s286_s287_readers_are_told_of_what_they_would_see_and_of_nothing_else,
+    s288_s289_what_the_account_says_gives_way_to_a_newer_saying_only,
+    s290_what_a_newer_truth_does_not_list_is_disconnected,
+    s291_a_truth_that_is_not_newer_changes_nothing_and_still_tells_open_attempts,
+    a_truth_at_revision_0_is_told_from_none,
+    a_truth_is_applied_whole_and_in_the_order_of_keys,
+    a_truth_that_contradicts_itself_changes_nothing,
+    s132_s134_a_local_connection_identifies_the_route,
+    s133_what_an_account_no_longer_holds_does_not_run,
+    s114_s136_s139_a_remote_route_is_the_accounts_whatever_connection_is_behind_it,
+    s114_versions_are_forwarded,
+    s137_a_remote_connector_waits_until_the_accounts_truth_was_read_in_this_boot,
+    s138_a_remote_connector_needs_the_accounts_own_word,
+    s141_s142_a_remote_connector_without_authorization_needs_an_account,
+    s112_s113_an_authorization_that_the_upstream_refuses_is_expired_and_stays_off,
+    s082_an_install_completes_although_the_upstream_refuses,
+    s085_s086_an_uninstall_leaves_authorization_alone,
+    s087_s088_an_authorization_outlives_an_uninstall_and_is_used_again,
+    s124_a_remote_route_looks_at_the_account_and_not_at_the_device,
+    s125_a_binding_that_changed_after_planning_is_planned_anew_without_asking_the_host,
+    s081_the_provider_is_asked_what_it_holds_for_the_candidate_before_it_starts,
+    what_a_provider_lost_is_not_started,
+    a_providers_invalid_word_starts_nothing,
 }

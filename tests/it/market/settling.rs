@@ -29,11 +29,6 @@ async fn settled(world: &World) -> AuthorizationIntent {
     round.intents.remove(0)
 }
 
-async fn resolution(world: &World, operation: &Operation) -> Option<Resolution> {
-    let stored = world.store.operation(&operation.operation_id).await.expect("a reading");
-    stored.expect("an operation").execution.authorization_session.expect("a receipt").resolution
-}
-
 fn says(world: &World, observation: AuthorizationObservation) {
     *world.authorization.says.lock() = Some(observation);
 }
@@ -42,7 +37,6 @@ fn failed(code: &str) -> AuthorizationObservation {
     AuthorizationObservation::Failed { failure_code: Some(code.into()) }
 }
 
-#[tokio::test]
 async fn s169_an_account_that_is_connected_needs_no_question() {
     let world = installed().await;
     let attempt = world.pending("one", "cloud").await;
@@ -55,18 +49,17 @@ async fn s169_an_account_that_is_connected_needs_no_question() {
     assert_eq!(intent.resolution, Resolution::AccountStateConverged);
     assert_eq!(intent.operation_id, attempt.operation.operation_id);
     assert_eq!(world.authorization.observed.lock().len(), 0);
-    assert_eq!(resolution(&world, &attempt.operation).await, None, "the host settles it, after the runtime");
+    assert_eq!(world.resolution(&attempt.operation).await, None, "the host settles it, after the runtime");
 
     world.app.resolve_authorization(&intent).await.expect("settled");
-    assert_eq!(resolution(&world, &attempt.operation).await, Some(Resolution::AccountStateConverged));
+    assert_eq!(world.resolution(&attempt.operation).await, Some(Resolution::AccountStateConverged));
     assert!(settle(&world).await.intents.is_empty());
     let other = AuthorizationIntent { resolution: Resolution::ProviderFailed, ..intent };
     world.app.resolve_authorization(&other).await.expect("nothing to do");
-    let now = resolution(&world, &attempt.operation).await;
+    let now = world.resolution(&attempt.operation).await;
     assert_eq!(now, Some(Resolution::AccountStateConverged), "what has ended never changes");
 }
 
-#[tokio::test]
 async fn s170_a_local_attempt_that_is_connected_moves_device_and_account() {
     let world = installed().await;
     let attempt = world.pending("one", "mail").await;
@@ -79,31 +72,29 @@ async fn s170_a_local_attempt_that_is_connected_moves_device_and_account() {
     assert_eq!(projection.state, AuthorizationState::Connected);
     // One for the device, one for the account.
     assert_eq!(world.events().await.len(), before + 2);
-    assert_eq!(resolution(&world, &attempt.operation).await, None);
+    assert_eq!(world.resolution(&attempt.operation).await, None);
     world.app.reconcile_runtime(&ada(), &key("mail")).await.expect("the runtime follows");
     assert!(world.host.last().enabled);
 }
 
-#[tokio::test]
 async fn s171_s177_a_cancellation_that_was_interrupted_is_finished_after_a_restart() {
     let mut world = installed().await;
     let attempt = world.pending("one", "mail").await;
     world.authorization.cancel_faults.push(Fault::of(ErrorCode::UpstreamUnavailable));
     world.app.cancel_authorization(&ada(), &key("mail")).await.expect_err("not ended");
     world.reboot();
-    assert_eq!(resolution(&world, &attempt.operation).await, Some(Resolution::Canceling));
+    assert_eq!(world.resolution(&attempt.operation).await, Some(Resolution::Canceling));
 
     world.authorization.cancel_faults.push(Fault::of(ErrorCode::UpstreamUnavailable));
     let round = settle(&world).await;
     assert_eq!((round.intents.len(), round.failures.len()), (0, 1));
     let round = settle(&world).await;
     assert_eq!((round.intents.len(), round.failures.len()), (0, 0));
-    assert_eq!(resolution(&world, &attempt.operation).await, Some(Resolution::Superseded));
+    assert_eq!(world.resolution(&attempt.operation).await, Some(Resolution::Superseded));
     assert_eq!(world.authorization.cancelled.lock().len(), 3);
     assert_eq!(world.authorization.observed.lock().len(), 0);
 }
 
-#[tokio::test]
 async fn s172_an_attempt_whose_time_is_over_has_failed_unasked() {
     let world = installed().await;
     world.pending("one", "mail").await;
@@ -118,7 +109,6 @@ async fn s172_an_attempt_whose_time_is_over_has_failed_unasked() {
     assert_eq!(projection.failure_code.as_deref(), Some("connector_authorization_timeout"));
 }
 
-#[tokio::test]
 async fn an_attempt_a_moment_before_its_time_is_asked_about() {
     let world = installed().await;
     world.pending("one", "mail").await;
@@ -127,7 +117,6 @@ async fn an_attempt_a_moment_before_its_time_is_asked_about() {
     assert_eq!(world.authorization.observed.lock().len(), 1);
 }
 
-#[tokio::test]
 async fn s173_settling_schedules_nothing() {
     let mut world = installed().await;
     world.pending("one", "mail").await;
@@ -139,7 +128,6 @@ async fn s173_settling_schedules_nothing() {
     assert_eq!(world.projection("mail").await.expect("a projection").state, AuthorizationState::Connected);
 }
 
-#[tokio::test]
 async fn s174_a_failure_by_supersession_is_told_apart() {
     for (code, expected) in [
         ("provider_attempt_Superseded", Resolution::Superseded),
@@ -154,7 +142,6 @@ async fn s174_a_failure_by_supersession_is_told_apart() {
     }
 }
 
-#[tokio::test]
 async fn a_failure_without_a_code_gets_the_general_one() {
     let world = installed().await;
     world.pending("one", "mail").await;
@@ -164,7 +151,6 @@ async fn a_failure_without_a_code_gets_the_general_one() {
     assert_eq!(device.failure_code.as_deref(), Some("connector_authorization_failed"));
 }
 
-#[tokio::test]
 async fn s175_an_attempt_that_changed_while_it_was_asked_about_is_left_for_the_next_round() {
     let world = installed().await;
     let attempt = world.pending("one", "mail").await;
@@ -177,13 +163,12 @@ async fn s175_an_attempt_that_changed_while_it_was_asked_about_is_left_for_the_n
     world.authorization.observe_gate.open();
     let round = round.await.expect("no panic").expect("a round");
     assert!(round.intents.is_empty() && round.failures.is_empty());
-    assert_eq!(resolution(&world, &attempt.operation).await, Some(Resolution::Superseded));
+    assert_eq!(world.resolution(&attempt.operation).await, Some(Resolution::Superseded));
     assert_eq!(world.stored("mail").await.authorization.state, AuthorizationState::Disconnected);
     let projection = world.projection("mail").await.expect("a projection");
     assert_eq!(projection.state, AuthorizationState::Disconnected, "a late answer published nothing");
 }
 
-#[tokio::test]
 async fn one_attempt_that_cannot_be_told_about_does_not_keep_the_others() {
     let world = installed().await;
     world.pending("one", "cloud").await;
@@ -194,7 +179,6 @@ async fn one_attempt_that_cannot_be_told_about_does_not_keep_the_others() {
     assert_eq!((round.intents.len(), round.failures.len()), (1, 1));
 }
 
-#[tokio::test]
 async fn an_attempt_of_a_device_that_waits_no_more_is_left_alone() {
     let world = installed().await;
     world.pending("one", "mail").await;
@@ -207,7 +191,6 @@ async fn an_attempt_of_a_device_that_waits_no_more_is_left_alone() {
     assert_eq!(world.authorization.observed.lock().len(), 0);
 }
 
-#[tokio::test]
 async fn a_provider_that_cannot_observe_settles_nothing() {
     let world = installed().await;
     world.pending("one", "mail").await;
@@ -218,7 +201,6 @@ async fn a_provider_that_cannot_observe_settles_nothing() {
     assert_eq!(world.state().await, before);
 }
 
-#[tokio::test]
 async fn s097_s098_a_command_of_an_older_boot_is_failed_and_the_others_are_scheduled() {
     let mut world = installed().await;
     world.authorization.begin_gate.close();
@@ -252,4 +234,20 @@ async fn s097_s098_a_command_of_an_older_boot_is_failed_and_the_others_are_sched
     assert_eq!(world.stored("mail").await.authorization.state, AuthorizationState::Failed);
     assert_eq!(world.scheduler.scheduled.lock().last(), Some(&uninstall.operation.operation_id));
     assert!(!world.scheduler.scheduled.lock().contains(&operation.operation_id));
+}
+
+on_every_store! {
+    s169_an_account_that_is_connected_needs_no_question,
+    s170_a_local_attempt_that_is_connected_moves_device_and_account,
+    s171_s177_a_cancellation_that_was_interrupted_is_finished_after_a_restart,
+    s172_an_attempt_whose_time_is_over_has_failed_unasked,
+    an_attempt_a_moment_before_its_time_is_asked_about,
+    s173_settling_schedules_nothing,
+    s174_a_failure_by_supersession_is_told_apart,
+    a_failure_without_a_code_gets_the_general_one,
+    s175_an_attempt_that_changed_while_it_was_asked_about_is_left_for_the_next_round,
+    one_attempt_that_cannot_be_told_about_does_not_keep_the_others,
+    an_attempt_of_a_device_that_waits_no_more_is_left_alone,
+    a_provider_that_cannot_observe_settles_nothing,
+    s097_s098_a_command_of_an_older_boot_is_failed_and_the_others_are_scheduled,
 }
