@@ -28,6 +28,7 @@ macro_rules! on_every_store {
 
 mod acceptance;
 mod authorizing;
+mod backlog;
 mod binding;
 mod browsing;
 mod calibrating;

@@ -95,13 +95,23 @@ impl World {
     }
 
     pub(crate) async fn with_lease(lease: Duration) -> Self {
-        let fakes = Fakes::default();
         let schema = match Database::chosen() {
             Database::Sqlite => None,
             Database::Postgres => Some(Schema::new().await),
         };
+        let url = schema.as_ref().map_or_else(|| "sqlite::memory:".into(), Schema::url);
+        Self::opened(url, schema, lease).await
+    }
+
+    /// A device on the database at `url`, in place of the scenario's own.
+    pub(crate) async fn over(url: String) -> Self {
+        Self::opened(url, None, Duration::ZERO).await
+    }
+
+    async fn opened(url: String, schema: Option<Schema>, lease: Duration) -> Self {
+        let fakes = Fakes::default();
         let options = StoreOptions {
-            url: schema.as_ref().map_or_else(|| "sqlite::memory:".into(), Schema::url),
+            url,
             node_id: "node".parse().expect("a node id"),
             lease_clock: Some(fakes.clock.clone()),
         };
