@@ -14,13 +14,14 @@ use sqlx::{
     sqlite::SqliteConnectOptions,
 };
 
-use super::{SqlStore, dialect::Dialect, migrate};
+use super::{SqlStore, changes::Changes, dialect::Dialect, migrate, server::Server};
 use crate::{
     domain::{error::Error, id::NodeId},
     ports::Clock,
 };
 
-/// How long a transaction waits for its turn inside this process.
+/// How long a transaction waits for its turn inside this process; with a server, for
+/// the server to come back as well.
 const TURN: Duration = Duration::from_secs(30);
 const SQLITE_READERS: u32 = 4;
 /// Apart, so that whoever reads need not wait behind those who wait for their turn.
@@ -61,13 +62,13 @@ pub fn sqlite_url(path: &Path) -> String {
 enum Place {
     Memory,
     File(PathBuf),
-    Server,
+    Server(Server),
 }
 
 impl Place {
     fn parse(url: &str) -> Result<Self, Error> {
         if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-            return Ok(Self::Server);
+            return Server::parse(url).map(Self::Server);
         }
         if !url.starts_with("sqlite:") {
             return Err(Error::invalid_request(
@@ -120,14 +121,21 @@ impl SqlStore {
                 let reader = pool(&url, SQLITE_READERS, Dialect::Sqlite.read_only_session()).await?;
                 (Dialect::Sqlite, writer, reader)
             }
-            Place::Server => {
+            Place::Server(server) => {
+                let mut first = server.connect().await?;
+                server.check_schema(&mut first).await?;
+                first.close().await?;
                 let writer = pool(&url, POSTGRES_WRITERS, Dialect::Postgres.session()).await?;
                 let reader = pool(&url, POSTGRES_READERS, Dialect::Postgres.read_only_session()).await?;
                 (Dialect::Postgres, writer, reader)
             }
         };
         migrate::run(&writer, dialect, lease_clock.as_deref()).await?;
-        Ok(Self { writer, reader, dialect, node_id, lease_clock })
+        let changes = Arc::new(match place {
+            Place::Server(server) => Changes::of_server(server),
+            Place::Memory | Place::File(_) => Changes::of_this_process(),
+        });
+        Ok(Self { writer, reader, dialect, node_id, lease_clock, changes })
     }
 }
 

@@ -8,7 +8,7 @@ impl From<sqlx::Error> for Error {
         let error = match &cause {
             sqlx::Error::Database(refusal) => of_fault(dialect::fault(refusal.as_ref())),
             sqlx::Error::PoolTimedOut => {
-                Error::unavailable("the database was busy for too long; try again later")
+                Error::unavailable("the database was busy or away for too long; try again later")
             }
             sqlx::Error::Configuration(_) => Error::invalid_request(
                 "the database URL is not usable; expected sqlite:<path> or postgres://…",
@@ -42,6 +42,18 @@ fn of_fault(fault: Fault) -> Error {
         }
         Fault::NotADatabase => {
             Error::unavailable("the file is not a database; move it away or name another one")
+                .with_retryable(false)
+        }
+        Fault::Denied => Error::unavailable(
+            "the database does not let this user in; correct user and password in the database URL",
+        )
+        .with_retryable(false),
+        Fault::Forbidden => Error::unavailable(
+            "the database does not let this user do that; let the user own the schema, or grant it USAGE and CREATE",
+        )
+        .with_retryable(false),
+        Fault::NoDatabase => {
+            Error::unavailable("the server has no such database; create it, or correct the database URL")
                 .with_retryable(false)
         }
         Fault::Unreachable => {

@@ -16,6 +16,7 @@
 //!   stops at the first row and would miss a failure of the commit.
 //! - A row that cannot be read is an error that names table, column and row.
 
+mod changes;
 mod cleanup;
 mod codec;
 mod compiled;
@@ -31,6 +32,7 @@ mod migrate;
 mod operations;
 mod outbox;
 mod releases;
+mod server;
 mod settings;
 mod snapshot;
 mod sql_store;
@@ -40,4 +42,5 @@ mod tests;
 mod tx;
 
 pub use connect::{StoreOptions, sqlite_url};
+pub use server::check_postgres_url;
 pub use sql_store::SqlStore;
