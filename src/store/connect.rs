@@ -9,12 +9,12 @@ use std::{
 };
 
 use sqlx::{
-    AnyConnection, AnyPool, ConnectOptions as _, Connection as _,
+    AnyConnection, AnyPool, ConnectOptions as _, Connection as _, Row as _,
     any::{AnyConnectOptions, AnyPoolOptions},
     sqlite::SqliteConnectOptions,
 };
 
-use super::{SqlStore, changes::Changes, dialect::Dialect, migrate, server::Server};
+use super::{SqlStore, changes::Changes, dialect::Dialect, failure, migrate, server::Server};
 use crate::{
     domain::{error::Error, id::NodeId},
     ports::Clock,
@@ -171,8 +171,20 @@ async fn inspect(url: &str, dialect: Dialect) -> Result<(), Error> {
     let options = AnyConnectOptions::from_str(url)?.disable_statement_logging();
     let mut conn = AnyConnection::connect_with(&options).await?;
     let known = migrate::pending(&mut conn, dialect).await;
+    let whole = match dialect.check() {
+        Some(check) if known.is_ok() => whole(&mut conn, check).await,
+        _ => Ok(()),
+    };
     conn.close().await?;
-    known.map(drop)
+    known.and(whole)
+}
+
+async fn whole(conn: &mut AnyConnection, check: &'static str) -> Result<(), Error> {
+    let row = sqlx::query(check).fetch_one(conn).await?;
+    match row.try_get::<&str, _>(0)? {
+        "ok" => Ok(()),
+        damage => Err(failure::damaged().with_cause(damage.to_owned())),
+    }
 }
 
 fn create_private(path: &Path) -> Result<(), Error> {

@@ -112,6 +112,14 @@ impl Dialect {
         }
     }
 
+    /// Answers `ok` for a file whose pages are whole. A server looks after its own.
+    pub(super) const fn check(self) -> Option<&'static str> {
+        match self {
+            Self::Sqlite => Some("PRAGMA quick_check(1)"),
+            Self::Postgres => None,
+        }
+    }
+
     /// What a new connection is told first.
     ///
     /// SQLite waits 5 s for the write lock, and so does PostgreSQL. A daemon that

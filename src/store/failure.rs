@@ -27,6 +27,11 @@ impl From<sqlx::Error> for Error {
     }
 }
 
+/// What a damaged file is answered with.
+pub(super) fn damaged() -> Error {
+    Error::unavailable("the database is damaged; restore it from a backup").with_retryable(false)
+}
+
 fn of_fault(fault: Fault) -> Error {
     match fault {
         Fault::Conflict => Error::new(
@@ -37,9 +42,7 @@ fn of_fault(fault: Fault) -> Error {
         Fault::ReadOnly => {
             Error::unavailable("the database is read-only; give the daemon write access to it")
         }
-        Fault::Damaged => {
-            Error::unavailable("the database is damaged; restore it from a backup").with_retryable(false)
-        }
+        Fault::Damaged => damaged(),
         Fault::NotADatabase => {
             Error::unavailable("the file is not a database; move it away or name another one")
                 .with_retryable(false)

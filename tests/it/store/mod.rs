@@ -3,6 +3,7 @@
 
 mod changes;
 mod contract;
+mod faults;
 mod file;
 mod migrations;
 pub(crate) mod postgres;

@@ -14,7 +14,7 @@ pub(crate) fn server_url() -> String {
     })
 }
 
-/// An empty schema, which is dropped with this.
+/// An empty schema, which is dropped with this. Its connections bear its name.
 pub(crate) struct Schema {
     server: String,
     name: String,
@@ -36,7 +36,7 @@ impl Schema {
 
     /// What a store is opened with.
     pub(crate) fn url(&self) -> String {
-        format!("{}?options[search_path]={}", self.server, self.name)
+        format!("{0}?application_name={1}&options[search_path]={1}", self.server, self.name)
     }
 
     /// A store as a daemon opens it.
@@ -58,6 +58,22 @@ impl Schema {
             .await
             .expect("the statements run");
         conn.close().await.expect("the connection ends");
+    }
+
+    /// Ends the connections to this schema that are in `state`, as an administrator or
+    /// a broken network does, and tells how many.
+    pub(crate) async fn disconnect(&self, state: &'static str) -> i64 {
+        let mut conn = self.connect().await;
+        let ended = sqlx::query(
+            "SELECT COUNT(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity \
+             WHERE application_name = current_schema() AND state = $1 AND pid <> pg_backend_pid()",
+        )
+        .bind(state)
+        .fetch_one(&mut conn)
+        .await
+        .expect("the connections end");
+        conn.close().await.expect("the connection ends");
+        ended.get(0)
     }
 
     /// Everything that is stored: each table's columns, and its rows as text.
