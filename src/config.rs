@@ -15,6 +15,7 @@ use std::{
 };
 
 use clap::Args;
+use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
 
 use crate::{
@@ -25,6 +26,7 @@ use crate::{
         operation::OperationScope,
     },
     sandbox::SandboxSettings,
+    store::check_postgres_url,
     telemetry::{LogFormat, LogSettings},
 };
 
@@ -38,6 +40,11 @@ pub struct ServeArgs {
     /// Where the daemon keeps everything; by default `portcullis` in `$XDG_DATA_HOME` or `~/.local/share`
     #[arg(long, env = "PORTCULLIS_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+
+    /// A PostgreSQL database to keep everything but files in, as `postgres://user@host/database`; by default an
+    /// SQLite file in the data directory. A password is better given by the variable: others see flags
+    #[arg(long, env = "PORTCULLIS_DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: Option<SecretString>,
 
     /// The address to listen on, as ip:port; port 0 picks a free one
     #[arg(long, env = "PORTCULLIS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
@@ -252,6 +259,8 @@ impl FromStr for DevelopmentHost {
 pub struct ServeSettings {
     /// Where it keeps everything.
     pub data_dir: PathBuf,
+    /// The PostgreSQL database in place of one in the data directory.
+    pub database_url: Option<SecretString>,
     /// Where it listens.
     pub listen: SocketAddr,
     /// Host names that requests may be addressed to, beside its own address.
@@ -310,8 +319,12 @@ impl ServeSettings {
         } else {
             OperationScope::account(AccountId::parse(account)?)
         };
+        if let Some(url) = &args.database_url {
+            check_postgres_url(url.expose_secret())?;
+        }
         Ok(Self {
             data_dir,
+            database_url: args.database_url,
             listen: listen_address(&args.listen, args.allow_remote)?,
             allowed_hosts: allowed_hosts(&args.allowed_hosts)?,
             catalogs: parse_list(&args.catalogs)?,

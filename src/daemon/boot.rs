@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{runtime::Handle, sync::broadcast};
 
 use super::{
@@ -94,11 +94,12 @@ impl Daemon {
         let boot_epoch = BootEpoch::parse(ids.fresh()?)?;
         let worker_id = worker_id(&node_id, &boot_epoch)?;
 
-        let options = StoreOptions {
-            url: sqlite_url(&data_dir.database()),
-            node_id: node_id.clone(),
-            lease_clock: Some(Arc::clone(&clock)),
+        // Daemons that share a server must not judge leases by clocks that differ.
+        let (url, lease_clock) = match &settings.database_url {
+            Some(url) => (url.expose_secret().to_owned(), None),
+            None => (sqlite_url(&data_dir.database()), Some(Arc::clone(&clock))),
         };
+        let options = StoreOptions { url, node_id: node_id.clone(), lease_clock };
         let sql_store = SqlStore::open(options).await?;
         let store: Arc<dyn Store> = Arc::new(sql_store.clone());
         let released =
@@ -142,6 +143,7 @@ impl Daemon {
             node.id = %node_id,
             boot.epoch = %boot_epoch,
             data_dir = %data_dir.path().display(),
+            database = if settings.database_url.is_some() { "PostgreSQL" } else { "SQLite" },
             catalogs = settings.catalogs.len(),
             "booted"
         );

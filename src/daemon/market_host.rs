@@ -31,6 +31,10 @@ use crate::{
     },
 };
 
+/// The least time between two wake-ups by what was committed: a busy database must
+/// not keep every daemon on it busy.
+const CHANGES_APART: Duration = Duration::from_millis(20);
+
 /// What a [`MarketHost`] is made of.
 pub struct MarketHostConfig {
     /// The database.
@@ -175,6 +179,7 @@ impl MarketHost {
             .map(|(task, wake)| drive(task, wake.clone(), &lifecycle, Arc::clone(&config.clock)))
             .collect();
         forward_intents(&application, &lifecycle, wakes.convergence.clone());
+        forward_changes(&*config.store, &lifecycle, wakes);
         Ok(Self { application, gate, bootstrap, scheduler, lifecycle, tasks })
     }
 
@@ -236,6 +241,24 @@ impl MarketHost {
         closed?;
         if ended { Ok(()) } else { Err(Error::unavailable("not every background task has ended in time")) }
     }
+}
+
+/// Has the tasks look at once at what some daemon has committed, but not after each
+/// of many commits.
+fn forward_changes(store: &dyn Store, lifecycle: &Lifecycle, wakes: Wakes) {
+    let mut changes = store.changes();
+    let soft = lifecycle.soft().clone();
+    lifecycle.spawn(async move {
+        let forwarding = async {
+            while changes.changed().await.is_ok() {
+                wakes.outbox.wake();
+                wakes.convergence.wake();
+                wakes.recovery.wake();
+                tokio::time::sleep(CHANGES_APART).await;
+            }
+        };
+        soft.run_until_cancelled(forwarding).await;
+    });
 }
 
 /// Converges at once what was intended just now.

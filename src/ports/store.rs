@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
 use crate::domain::{
     authorization::AuthorizationProjection,
@@ -182,6 +183,12 @@ pub trait Store: Send + Sync {
 
     /// Stores such a value.
     async fn set_setting(&self, name: &str, value: &str) -> Result<(), Error>;
+
+    /// Changes when something was committed that others may want to see (whatever
+    /// enqueued an event), by whomever this database tells of. A hint and never the
+    /// truth: it may come for nothing, and a lost one must cost latency alone. Ends
+    /// with the store.
+    fn changes(&self) -> watch::Receiver<u64>;
 }
 
 /// A write transaction.

@@ -9,18 +9,19 @@ use std::{
 };
 
 use sqlx::{
-    AnyConnection, AnyPool, ConnectOptions as _, Connection as _,
+    AnyConnection, AnyPool, ConnectOptions as _, Connection as _, Row as _,
     any::{AnyConnectOptions, AnyPoolOptions},
     sqlite::SqliteConnectOptions,
 };
 
-use super::{SqlStore, dialect::Dialect, migrate};
+use super::{SqlStore, changes::Changes, dialect::Dialect, failure, migrate, server::Server};
 use crate::{
     domain::{error::Error, id::NodeId},
     ports::Clock,
 };
 
-/// How long a transaction waits for its turn inside this process.
+/// How long a transaction waits for its turn inside this process; with a server, for
+/// the server to come back as well.
 const TURN: Duration = Duration::from_secs(30);
 const SQLITE_READERS: u32 = 4;
 /// Apart, so that whoever reads need not wait behind those who wait for their turn.
@@ -61,13 +62,13 @@ pub fn sqlite_url(path: &Path) -> String {
 enum Place {
     Memory,
     File(PathBuf),
-    Server,
+    Server(Server),
 }
 
 impl Place {
     fn parse(url: &str) -> Result<Self, Error> {
         if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-            return Ok(Self::Server);
+            return Server::parse(url).map(Self::Server);
         }
         if !url.starts_with("sqlite:") {
             return Err(Error::invalid_request(
@@ -120,14 +121,21 @@ impl SqlStore {
                 let reader = pool(&url, SQLITE_READERS, Dialect::Sqlite.read_only_session()).await?;
                 (Dialect::Sqlite, writer, reader)
             }
-            Place::Server => {
+            Place::Server(server) => {
+                let mut first = server.connect().await?;
+                server.check_schema(&mut first).await?;
+                first.close().await?;
                 let writer = pool(&url, POSTGRES_WRITERS, Dialect::Postgres.session()).await?;
                 let reader = pool(&url, POSTGRES_READERS, Dialect::Postgres.read_only_session()).await?;
                 (Dialect::Postgres, writer, reader)
             }
         };
         migrate::run(&writer, dialect, lease_clock.as_deref()).await?;
-        Ok(Self { writer, reader, dialect, node_id, lease_clock })
+        let changes = Arc::new(match place {
+            Place::Server(server) => Changes::of_server(server),
+            Place::Memory | Place::File(_) => Changes::of_this_process(),
+        });
+        Ok(Self { writer, reader, dialect, node_id, lease_clock, changes })
     }
 }
 
@@ -163,8 +171,20 @@ async fn inspect(url: &str, dialect: Dialect) -> Result<(), Error> {
     let options = AnyConnectOptions::from_str(url)?.disable_statement_logging();
     let mut conn = AnyConnection::connect_with(&options).await?;
     let known = migrate::pending(&mut conn, dialect).await;
+    let whole = match dialect.check() {
+        Some(check) if known.is_ok() => whole(&mut conn, check).await,
+        _ => Ok(()),
+    };
     conn.close().await?;
-    known.map(drop)
+    known.and(whole)
+}
+
+async fn whole(conn: &mut AnyConnection, check: &'static str) -> Result<(), Error> {
+    let row = sqlx::query(check).fetch_one(conn).await?;
+    match row.try_get::<&str, _>(0)? {
+        "ok" => Ok(()),
+        damage => Err(failure::damaged().with_cause(damage.to_owned())),
+    }
 }
 
 fn create_private(path: &Path) -> Result<(), Error> {

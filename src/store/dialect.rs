@@ -112,6 +112,14 @@ impl Dialect {
         }
     }
 
+    /// Answers `ok` for a file whose pages are whole. A server looks after its own.
+    pub(super) const fn check(self) -> Option<&'static str> {
+        match self {
+            Self::Sqlite => Some("PRAGMA quick_check(1)"),
+            Self::Postgres => None,
+        }
+    }
+
     /// What a new connection is told first.
     ///
     /// SQLite waits 5 s for the write lock, and so does PostgreSQL. A daemon that
@@ -190,6 +198,33 @@ macro_rules! locking {
 
 pub(super) use locking;
 
+/// Where a commit is told of: within the database, and apart from other schemas.
+macro_rules! channel {
+    () => {
+        "'portcullis_' || (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())"
+    };
+}
+
+/// Asks PostgreSQL for the name of its channel.
+pub(super) const CHANNEL: &str = concat!("SELECT ", channel!());
+
+/// The [`Statement`] of a write whose commit is told to all daemons. It costs no round
+/// trip of its own, and as writers take turns, the lock that such a commit takes holds
+/// up nobody who would not wait anyway.
+macro_rules! announcing {
+    ($($write:tt)+) => {
+        $crate::store::dialect::Statement {
+            sqlite: $($write)+,
+            postgres: concat!(
+                $($write)+,
+                " RETURNING CAST(pg_notify(", $crate::store::dialect::channel!(), ", '') AS TEXT)"
+            ),
+        }
+    };
+}
+
+pub(super) use {announcing, channel};
+
 /// What a refusal of the database means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -205,6 +240,12 @@ pub(super) enum Fault {
     NotADatabase,
     /// It cannot be reached, opened or read now.
     Unreachable,
+    /// The server does not know the user, or not with this password.
+    Denied,
+    /// The user may not do this.
+    Forbidden,
+    /// The server has no such database.
+    NoDatabase,
     /// A statement that should not have been sent.
     Statement,
 }
@@ -238,10 +279,14 @@ fn sqlite_fault(code: u32) -> Fault {
 /// By SQLSTATE.
 fn postgres_fault(code: &str) -> Fault {
     match code {
-        "40001" | "40P01" | "55P03" => Fault::Conflict,
+        // The last: a transaction that was left alone for too long has lost its turn.
+        "40001" | "40P01" | "55P03" | "25P03" => Fault::Conflict,
         "53100" => Fault::Full,
         "25006" => Fault::ReadOnly,
         "XX001" | "XX002" => Fault::Damaged,
+        "42501" => Fault::Forbidden,
+        "3D000" => Fault::NoDatabase,
+        _ if code.starts_with("28") => Fault::Denied,
         _ if ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => Fault::Unreachable,
         _ => Fault::Statement,
     }
@@ -270,19 +315,25 @@ mod tests {
 
     #[test]
     fn sqlstates_mean_what_their_class_means() {
-        let meanings =
-            ["40001", "40P01", "53100", "53300", "57P01", "08006", "25006", "42601"].map(postgres_fault);
-        let expected = [
-            Fault::Conflict,
-            Fault::Conflict,
-            Fault::Full,
-            Fault::Unreachable,
-            Fault::Unreachable,
-            Fault::Unreachable,
-            Fault::ReadOnly,
-            Fault::Statement,
-        ];
-        assert_eq!(meanings, expected);
+        for (code, meaning) in [
+            ("40001", Fault::Conflict),
+            ("40P01", Fault::Conflict),
+            ("55P03", Fault::Conflict),
+            ("25P03", Fault::Conflict),
+            ("53100", Fault::Full),
+            ("53300", Fault::Unreachable),
+            ("57P01", Fault::Unreachable),
+            ("57014", Fault::Unreachable),
+            ("08006", Fault::Unreachable),
+            ("25006", Fault::ReadOnly),
+            ("28P01", Fault::Denied),
+            ("28000", Fault::Denied),
+            ("3D000", Fault::NoDatabase),
+            ("42501", Fault::Forbidden),
+            ("42601", Fault::Statement),
+        ] {
+            assert_eq!(postgres_fault(code), meaning, "{code}");
+        }
     }
 
     #[test]

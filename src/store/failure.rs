@@ -8,7 +8,7 @@ impl From<sqlx::Error> for Error {
         let error = match &cause {
             sqlx::Error::Database(refusal) => of_fault(dialect::fault(refusal.as_ref())),
             sqlx::Error::PoolTimedOut => {
-                Error::unavailable("the database was busy for too long; try again later")
+                Error::unavailable("the database was busy or away for too long; try again later")
             }
             sqlx::Error::Configuration(_) => Error::invalid_request(
                 "the database URL is not usable; expected sqlite:<path> or postgres://…",
@@ -27,6 +27,11 @@ impl From<sqlx::Error> for Error {
     }
 }
 
+/// What a damaged file is answered with.
+pub(super) fn damaged() -> Error {
+    Error::unavailable("the database is damaged; restore it from a backup").with_retryable(false)
+}
+
 fn of_fault(fault: Fault) -> Error {
     match fault {
         Fault::Conflict => Error::new(
@@ -37,11 +42,21 @@ fn of_fault(fault: Fault) -> Error {
         Fault::ReadOnly => {
             Error::unavailable("the database is read-only; give the daemon write access to it")
         }
-        Fault::Damaged => {
-            Error::unavailable("the database is damaged; restore it from a backup").with_retryable(false)
-        }
+        Fault::Damaged => damaged(),
         Fault::NotADatabase => {
             Error::unavailable("the file is not a database; move it away or name another one")
+                .with_retryable(false)
+        }
+        Fault::Denied => Error::unavailable(
+            "the database does not let this user in; correct user and password in the database URL",
+        )
+        .with_retryable(false),
+        Fault::Forbidden => Error::unavailable(
+            "the database does not let this user do that; let the user own the schema, or grant it USAGE and CREATE",
+        )
+        .with_retryable(false),
+        Fault::NoDatabase => {
+            Error::unavailable("the server has no such database; create it, or correct the database URL")
                 .with_retryable(false)
         }
         Fault::Unreachable => {

@@ -4,7 +4,7 @@ use sqlx::AnyConnection;
 
 use super::{
     codec::{self, Cells},
-    dialect::{Dialect, Statement, locking},
+    dialect::{Dialect, Statement, announcing, locking},
 };
 use crate::domain::{catalog::CatalogState, error::Error, revision::Revision};
 
@@ -14,11 +14,18 @@ macro_rules! get {
     };
 }
 
+macro_rules! replace {
+    () => {
+        "UPDATE metadata \
+         SET revision = $1, catalog_state = $2, source_revision = $3, event_sequence = $4 \
+         WHERE id = 1 AND revision = $5 AND event_sequence = $6"
+    };
+}
+
 const GET: &str = get!();
 const TAKE_TURN: Statement = locking!(get!());
-const REPLACE: &str = "UPDATE metadata \
-     SET revision = $1, catalog_state = $2, source_revision = $3, event_sequence = $4 \
-     WHERE id = 1 AND revision = $5 AND event_sequence = $6";
+const REPLACE: &str = replace!();
+const REPLACE_AND_ANNOUNCE: Statement = announcing!(replace!());
 
 /// The row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +61,23 @@ async fn read(conn: &mut AnyConnection, statement: &'static str) -> Result<Metad
     })
 }
 
-/// Writes `new` where `old` is still there; tells whether it was.
-pub(super) async fn replace(conn: &mut AnyConnection, old: &Metadata, new: &Metadata) -> Result<bool, Error> {
-    let written = sqlx::query(REPLACE)
+impl Metadata {
+    /// Whether there are events after those of `older`.
+    pub(super) fn announces(&self, older: &Self) -> bool {
+        self.event_sequence != older.event_sequence
+    }
+}
+
+/// Writes `new` where `old` is still there; tells whether it was. Events between the
+/// two are announced with the commit.
+pub(super) async fn replace(
+    conn: &mut AnyConnection,
+    dialect: Dialect,
+    old: &Metadata,
+    new: &Metadata,
+) -> Result<bool, Error> {
+    let statement = if new.announces(old) { dialect.text(REPLACE_AND_ANNOUNCE) } else { REPLACE };
+    let written = sqlx::query(statement)
         .bind(codec::number(new.revision.0)?)
         .bind(codec::word(&new.catalog_state)?)
         .bind(&new.source_revision)

@@ -17,6 +17,7 @@
 //! - A row that cannot be read is an error that names table, column and row.
 
 mod authorizations;
+mod changes;
 mod cleanup;
 mod codec;
 mod compiled;
@@ -32,6 +33,7 @@ mod migrate;
 mod operations;
 mod outbox;
 mod releases;
+mod server;
 mod settings;
 mod snapshot;
 mod sql_store;
@@ -41,4 +43,5 @@ mod tests;
 mod tx;
 
 pub use connect::{StoreOptions, sqlite_url};
+pub use server::check_postgres_url;
 pub use sql_store::SqlStore;

@@ -4,9 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{Any, AnyConnection, AnyPool, Transaction, pool::PoolConnection};
+use tokio::sync::watch;
 
 use super::{
-    authorizations, cleanup, connectors,
+    authorizations,
+    changes::Changes,
+    cleanup, connectors,
     convergences::{self, Claim},
     dialect::Dialect,
     metadata::{self, Metadata},
@@ -33,7 +36,8 @@ use crate::{
 /// A database, SQLite or PostgreSQL. Clones share its connections.
 ///
 /// On SQLite one connection writes, and transactions take their turn in order; a
-/// few others read meanwhile. A database in memory has one connection for both, so
+/// few others read meanwhile. On PostgreSQL a few write, and those of all daemons take
+/// turns. A database in memory has one connection for both, so
 /// reading waits there for a transaction that is open.
 #[derive(Clone)]
 pub struct SqlStore {
@@ -42,6 +46,7 @@ pub struct SqlStore {
     pub(super) dialect: Dialect,
     pub(super) node_id: NodeId,
     pub(super) lease_clock: Option<Arc<dyn Clock>>,
+    pub(super) changes: Arc<Changes>,
 }
 
 impl std::fmt::Debug for SqlStore {
@@ -59,6 +64,7 @@ impl SqlStore {
 
     /// Ends all connections; whoever still uses one is waited for.
     pub async fn close(&self) {
+        self.changes.stop();
         self.reader.close().await;
         self.writer.close().await;
     }
@@ -228,5 +234,9 @@ impl Store for SqlStore {
 
     async fn set_setting(&self, name: &str, value: &str) -> Result<(), Error> {
         settings::set(&mut *self.writing().await?, name, value).await
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 }

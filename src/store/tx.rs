@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use sqlx::{Any, AnyConnection, Transaction};
 
 use super::{
-    SqlStore, authorizations, connectors, convergences,
+    SqlStore, authorizations,
+    changes::Changes,
+    connectors, convergences,
     dialect::Dialect,
     metadata::{self, Metadata},
     operations, outbox, releases, state,
@@ -32,6 +34,7 @@ pub(super) struct SqlTx {
     dialect: Dialect,
     node_id: NodeId,
     lease_clock: Option<Arc<dyn Clock>>,
+    changes: Arc<Changes>,
     /// As read when the transaction began.
     stored: Metadata,
     /// As it shall be.
@@ -49,6 +52,7 @@ impl SqlTx {
             dialect: store.dialect,
             node_id: store.node_id.clone(),
             lease_clock: store.lease_clock.clone(),
+            changes: Arc::clone(&store.changes),
             metadata: stored.clone(),
             stored,
             spoiled: false,
@@ -236,13 +240,17 @@ impl Tx for SqlTx {
     async fn commit(mut self: Box<Self>) -> Result<(), Error> {
         self.connection()?;
         if self.metadata != self.stored
-            && !metadata::replace(&mut self.transaction, &self.stored, &self.metadata).await?
+            && !metadata::replace(&mut self.transaction, self.dialect, &self.stored, &self.metadata).await?
         {
             return Err(Error::new(
                 ErrorCode::SerializationConflict,
                 "the revision moved on during the transaction; the same transaction may be tried again",
             ));
         }
-        Ok(self.transaction.commit().await?)
+        self.transaction.commit().await?;
+        if self.metadata.announces(&self.stored) {
+            self.changes.committed_here();
+        }
+        Ok(())
     }
 }

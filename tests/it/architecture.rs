@@ -35,6 +35,7 @@ const RESERVED: [(&str, &[&str]); 5] = [
     (
         "tokio",
         &[
+            "ports",
             "artifacts",
             "market",
             "connections",

@@ -8,6 +8,7 @@ use portcullis::{
     domain::{error::Error, error::ErrorCode},
     sandbox::SandboxSettings,
 };
+use secrecy::ExposeSecret as _;
 
 /// The variables that these tests themselves may run under say nothing here.
 fn resolve(flags: &[&str]) -> Result<ServeSettings, Error> {
@@ -113,6 +114,32 @@ fn an_unreadable_log_filter_is_refused() {
 #[test]
 fn no_refresh_interval_means_on_command_only() {
     assert_eq!(resolve(&["--catalog-refresh-interval", "0"]).expect("valid").catalog_refresh_interval, None);
+}
+
+#[test]
+fn a_database_url_is_checked_and_never_shown() {
+    assert!(resolve(&[]).expect("valid").database_url.is_none(), "SQLite, unless asked for");
+    let url = "postgres://me:hunter2@db.example/market?sslmode=require";
+    let settings = resolve(&["--database-url", url]).expect("valid");
+    assert_eq!(settings.database_url.as_ref().map(|url| url.expose_secret()), Some(url));
+    assert!(!format!("{settings:?}").contains("hunter2"));
+    for (wrong, part_of_message) in [
+        ("mysql://me:hunter2@db.example/market", "must start with postgres://"),
+        ("sqlite:market.db", "must start with postgres://"),
+        ("me:hunter2@db.example", "must start with postgres://"),
+        ("postgres://me:hunter2@db.example:hunter2/", "cannot be read"),
+        ("postgres://me:hunter2@db.example/market?sslmod=require", "parameter that is not known"),
+        ("postgres://me:hunter2@db.example/market?sslmode=hunter2", "sslmode is disable"),
+    ] {
+        refused(&["--database-url", wrong], part_of_message);
+        let error = resolve(&["--database-url", wrong]).expect_err("as before");
+        assert!(!error.message.contains("hunter2"), "{}", error.message);
+    }
+    let command = ServeArgs::augment_args(clap::Command::new("serve"));
+    let mut args = command.get_arguments();
+    let option = args.find(|arg| arg.get_long() == Some("database-url")).expect("the flag");
+    assert_eq!(option.get_env(), Some("PORTCULLIS_DATABASE_URL".as_ref()));
+    assert!(option.is_hide_env_values_set(), "--help shows no value of the environment");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod crash;
 mod demo;
 mod http;
 mod neighbor;
+mod postgres;
 mod shop;
 mod site;
 mod stop;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -18,12 +18,14 @@ use portcullis::{
         operation::{OperationKind, OperationState},
     },
     ports::{CleanupRequest, CleanupResult, Clock, EventSink, Store},
+    store::SqlStore,
 };
 
 use super::{
     fakes::{Asked, eventually, key, release},
     world::World,
 };
+use crate::store::postgres::Schema;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -145,12 +147,16 @@ impl EventSink for Sink {
 
 async fn enqueue(world: &World, events: usize) -> Vec<i64> {
     for _ in 0..events {
-        let mut tx = world.store.begin().await.expect("a transaction");
-        let revision = tx.advance_revision();
-        tx.enqueue_changed(&ChangedEvent { revision, ..ChangedEvent::default() }).await.expect("enqueued");
-        tx.commit().await.expect("committed");
+        commit_event(&world.store).await;
     }
     pending(world).await
+}
+
+async fn commit_event(store: &SqlStore) {
+    let mut tx = store.begin().await.expect("a transaction");
+    let revision = tx.advance_revision();
+    tx.enqueue_changed(&ChangedEvent { revision, ..ChangedEvent::default() }).await.expect("enqueued");
+    tx.commit().await.expect("committed");
 }
 
 async fn pending(world: &World) -> Vec<i64> {
@@ -184,6 +190,43 @@ async fn s263_an_event_carries_its_sequence_as_its_cursor() {
     for sequence in events {
         assert_eq!(listener.try_recv().expect("announced").sequence, sequence);
     }
+}
+
+/// Commits through `store` what the daemon of `world` announces, again and again: far
+/// faster than its timer alone would make it look, and without keeping it busy.
+async fn announced_at_once(world: &World, store: &SqlStore) {
+    const ROUNDS: u32 = 16;
+    let market = world.boot();
+    let activations = || {
+        let tasks = market.health().tasks;
+        tasks.iter().find(|task| task.name == "outbox").map_or(0, |task| task.activations)
+    };
+    let (started, before) = (Instant::now(), activations());
+    for _ in 0..ROUNDS {
+        commit_event(store).await;
+        while !pending(world).await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    let took = started.elapsed();
+    assert!(took < ROUNDS * Duration::from_millis(125), "the timer alone takes 250 ms for each: {took:?}");
+    let most = 2 * u64::from(ROUNDS) + u64::try_from(took.as_millis() / 20).expect("not long");
+    assert!(activations() - before <= most, "{} in {took:?}", activations() - before);
+}
+
+#[tokio::test]
+async fn what_is_committed_is_announced_without_waiting_for_the_timer() {
+    let world = World::new().await;
+    announced_at_once(&world, &world.store).await;
+}
+
+#[tokio::test]
+async fn what_another_daemon_commits_is_announced_without_waiting_for_the_timer() {
+    let schema = Schema::new().await;
+    let world = World::on(&schema.url()).await;
+    let mut listening = world.store.changes();
+    listening.wait_for(|changes| *changes > 0).await.expect("it listens");
+    announced_at_once(&world, &schema.open().await.expect("another daemon")).await;
 }
 
 #[tokio::test]

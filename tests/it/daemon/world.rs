@@ -138,15 +138,20 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::on("sqlite::memory:").await
+    }
+
+    /// On the database that `url` names.
+    pub(crate) async fn on(url: &str) -> Self {
         let clock = Arc::new(FakeClock::at(1_000_000_000));
         let node: NodeId = "node".parse().expect("a node id");
         let store = SqlStore::open(StoreOptions {
-            url: "sqlite::memory:".into(),
+            url: url.to_owned(),
             node_id: node.clone(),
             lease_clock: Some(Arc::clone(&clock) as _),
         })
         .await
-        .expect("a database in memory");
+        .expect("a database");
         Self {
             store,
             clock,

@@ -134,7 +134,7 @@ async fn daemons_that_create_a_database_at_once_share_it() {
     for _ in 0..20 {
         let folder = tempdir().expect("a folder");
         let path = folder.path().join("new/portcullis.db");
-        let opening: Vec<_> = (0..3)
+        let opening: Vec<_> = (0..8)
             .map(|_| {
                 let path = path.clone();
                 tokio::spawn(async move { open(&path).await })
@@ -238,9 +238,11 @@ async fn an_altered_history_is_refused() {
         let path = folder.path().join("portcullis.db");
         open(&path).await.expect("a new database").close().await;
         run(&path, statement).await;
+        let before = fs::read(&path).expect("the file");
         let error = open(&path).await.expect_err("this is not what was applied");
         assert_eq!((error.code, error.retryable), (ErrorCode::Unavailable, false));
         assert!(error.message.contains("migration 1 (market)"), "{}", error.message);
+        assert_eq!(fs::read(&path).expect("the file"), before);
     }
 }
 
