@@ -16,6 +16,7 @@ mod neighbor;
 mod shop;
 mod site;
 mod stop;
+mod store;
 mod wire;
 
 use std::{
