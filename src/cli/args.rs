@@ -12,7 +12,9 @@ use super::{
     exit::{EXIT_CODES, Failure},
     install, list, operations,
     output::Output,
-    refresh, routes, show, switch, uninstall,
+    refresh, routes, show,
+    store::StoreCommand,
+    switch, uninstall,
 };
 use crate::{config::ServeArgs, domain::digest::Sha256Digest};
 
@@ -28,7 +30,7 @@ pub(super) struct Arguments {
 
 /// Commands that ask no running daemon: what finds one is taken everywhere, so
 /// that it may stand before the command, but says nothing to them.
-const WITHOUT_DAEMON: [&str; 3] = ["demo", "connector", "catalog"];
+const WITHOUT_DAEMON: [&str; 4] = ["demo", "connector", "catalog", "store"];
 
 impl Arguments {
     /// What this process was started with; ends it where that is wrong.
@@ -86,6 +88,9 @@ pub(super) enum Command {
     /// Make catalogs of releases, without a daemon
     #[command(subcommand)]
     Catalog(CatalogCommand),
+    /// Check what a database must keep, without a daemon
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Compile one component; the daemon starts this in a limited process
     #[command(hide = true)]
     CompileComponent(CompileOptions),

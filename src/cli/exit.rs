@@ -7,7 +7,7 @@ use crate::domain::error::{Error, ErrorCode};
 /// The exit codes, as `--help` tells them.
 pub(super) const EXIT_CODES: &str = "Exit codes:
   0  done
-  1  something unexpected
+  1  something unexpected; a check that failed
   2  the command line is wrong
   3  not found
   4  refused or invalid; repeating will not help
@@ -20,7 +20,7 @@ pub(super) const EXIT_CODES: &str = "Exit codes:
 pub enum Exit {
     /// Done.
     Ok = 0,
-    /// Something unexpected.
+    /// Something unexpected, or a check that failed.
     Unexpected = 1,
     /// The command line is wrong.
     Usage = 2,

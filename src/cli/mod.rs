@@ -1,7 +1,7 @@
 //! The command line: a file a command family.
 //!
-//! Every command but `serve`, `connector`, `catalog` and the hidden
-//! `compile-component` talks to a running daemon
+//! Every command but `serve`, `connector`, `catalog`, `store` and the
+//! hidden `compile-component` talks to a running daemon
 //! through its public API, as any other program would. What lives here: the
 //! grammar (`args`), what a command asks and in which order, what people see
 //! (`output`, `progress`), and how the process ends (`exit`). What may not:
@@ -28,6 +28,7 @@ mod routes;
 mod serve;
 mod show;
 mod standing;
+mod store;
 mod switch;
 mod uninstall;
 
@@ -49,7 +50,7 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::of_this_process();
     let output = Output::new(arguments.client.json);
     match run(arguments, output) {
-        Ok(()) => Exit::Ok.into(),
+        Ok(exit) => exit.into(),
         Err(failure) => {
             output.failure(&failure);
             failure.exit.into()
@@ -57,14 +58,15 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments, output: Output) -> Result<(), Failure> {
+fn run(arguments: Arguments, output: Output) -> Result<Exit, Failure> {
     // TLS needs one provider a process; a second call is refused, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match arguments.command {
+    let done = match arguments.command {
         Command::Serve(args) => serve::run(*args),
         Command::Demo(options) => block_on(demo::run(options, output)),
         Command::Connector(command) => local(output, connector::run(command, &SystemClock)),
         Command::Catalog(command) => local(output, catalog::run(command)),
+        Command::Store(command) => return store::run(command, output),
         Command::CompileComponent(options) => Ok(sandbox::compile_component(
             &options.component,
             &options.digest,
@@ -75,7 +77,8 @@ fn run(arguments: Arguments, output: Output) -> Result<(), Failure> {
             let client = Client::find(&arguments.client)?;
             block_on(command.run(&client, output))
         }
-    }
+    };
+    done.map(|()| Exit::Ok)
 }
 
 /// Prints what a command answers that needs no daemon.

@@ -59,14 +59,14 @@ pub fn sqlite_url(path: &Path) -> String {
 }
 
 /// Where a database lies.
-enum Place {
+pub(super) enum Place {
     Memory,
     File(PathBuf),
     Server(Server),
 }
 
 impl Place {
-    fn parse(url: &str) -> Result<Self, Error> {
+    pub(super) fn parse(url: &str) -> Result<Self, Error> {
         if url.starts_with("postgres:") || url.starts_with("postgresql:") {
             return Server::parse(url).map(Self::Server);
         }

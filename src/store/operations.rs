@@ -11,7 +11,7 @@ use crate::{
         error::{Error, ErrorCode},
         id::{AccountId, ClientRequestId, ConnectorKey, OperationId, WorkerId},
         lease::LeaseToken,
-        operation::{Operation, OperationState},
+        operation::{Operation, OperationKind, OperationState},
         timestamp::Timestamp,
     },
     ports::OperationLease,
@@ -178,7 +178,7 @@ pub(super) async fn save(conn: &mut AnyConnection, operation: &Operation) -> Res
 /// Leaves an authorization attempt that is stored as resolved as it is stored,
 /// whatever a late writer thinks of it.
 async fn keep_resolved_session(conn: &mut AnyConnection, operation: &mut Operation) -> Result<(), Error> {
-    if operation.execution.authorization_session.is_none() {
+    if operation.kind != OperationKind::StartAuthorization {
         return Ok(());
     }
     let before = get(conn, &operation.operation_id).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     StoreFactory,
-    samples::{install, open, refused, save_operations, stored},
+    samples::{ROUNDS, handles, insist, install, open, refused, save_operations, stored},
 };
 use crate::{
     domain::{
@@ -116,19 +116,19 @@ pub(super) async fn the_oldest_go_first(factory: Arc<dyn StoreFactory>) -> Resul
 pub(super) async fn two_cleanups_at_once_forget_no_row_twice(
     factory: Arc<dyn StoreFactory>,
 ) -> Result<(), Error> {
-    let (here, there) = (open(&factory).await?.store, open(&factory).await?.store);
-    let operations = (0..20).map(|number| ended(number, 100)).collect::<Result<Vec<_>, _>>()?;
-    save_operations(&*here, &operations).await?;
-    publish(&*here, 20).await?;
-    let clean = async |store: &dyn Store| loop {
-        match store.clean_up(&up_to(i64::MAX, 7)).await {
-            Err(error) if error.code == ErrorCode::SerializationConflict => {}
-            answer => break answer,
-        }
-    };
-    let (first, second) = futures::try_join!(clean(&*here), clean(&*there))?;
-    let both = (first.operations + second.operations, first.events + second.events);
-    assert_eq!(both, (14, 14));
-    assert_eq!(ids(&*here).await?.len(), 6);
+    let [here, there] = handles(&factory).await?;
+    let batch = up_to(i64::MAX, 7);
+    for _ in 0..ROUNDS {
+        let operations = (0..20).map(|number| ended(number, 100)).collect::<Result<Vec<_>, _>>()?;
+        save_operations(&*here, &operations).await?;
+        publish(&*here, 20).await?;
+        let (first, second) = futures::try_join!(async { insist!(here.clean_up(&batch)) }, async {
+            insist!(there.clean_up(&batch))
+        })?;
+        assert_eq!((first.operations + second.operations, first.events + second.events), (14, 14));
+        assert_eq!(ids(&*here).await?.len(), 6);
+        let rest = CleanupResult { operations: 6, events: 6 };
+        assert_eq!(here.clean_up(&up_to(i64::MAX, 500)).await?, rest);
+    }
     Ok(())
 }

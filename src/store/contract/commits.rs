@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use super::{
     StoreFactory,
-    samples::{self, connector, install, install_of, key, open, operation_id, refused, save_connectors},
+    samples::{
+        self, ROUNDS, attempt_of, connector, handles, insist, install, install_of, key, lease_of, open,
+        operation_id, planned, projection, receipt, refused, save_connectors, save_convergence,
+        save_operations, scope, worker,
+    },
 };
 use crate::{
     domain::{
@@ -13,11 +17,12 @@ use crate::{
         digest::Sha256Digest,
         error::{Error, ErrorCode},
         event::ChangedEvent,
+        id::AccountId,
         installation::{FailureCode, Installation, InstalledRelease},
         lease::LeaseToken,
         operation::OperationScope,
         revision::Revision,
-        snapshot::Snapshot,
+        snapshot::{ScopedSnapshot, Snapshot},
         timestamp::Timestamp,
     },
     ports::Store,
@@ -41,6 +46,9 @@ pub(super) async fn a_new_store_is_empty(factory: Arc<dyn StoreFactory>) -> Resu
     assert_eq!(store.convergence(&OperationScope::default(), &key("alpha")?).await?, None);
     assert_eq!(store.convergences(&OperationScope::default()).await?, []);
     assert_eq!(store.pending_events(10).await?, []);
+    let scoped = store.scoped_snapshot(&scope("ann")?).await?;
+    assert_eq!(scoped, ScopedSnapshot { market: empty, projections: Vec::new(), convergences: Vec::new() });
+    assert_eq!(store.open_authorizations(&scope("ann")?).await?, []);
     Ok(())
 }
 
@@ -85,6 +93,7 @@ pub(super) async fn a_dropped_transaction_leaves_nothing(
     assert_eq!(store.snapshot().await?, before);
     assert_eq!(store.convergences(&OperationScope::default()).await?, []);
     assert_eq!(store.pending_events(10).await?, []);
+    assert_eq!(store.scoped_snapshot(&scope("ann")?).await?.projections, []);
     Ok(())
 }
 
@@ -110,6 +119,8 @@ async fn write_one_of_each(tx: &mut dyn crate::ports::Tx) -> Result<(), Error> {
     tx.save_connector(&connector("beta")?).await?;
     tx.save_operation(&install("one", "beta")?).await?;
     tx.save_convergence(&samples::planned(&OperationScope::default(), "beta")?).await?;
+    tx.save_authorization_projection(&projection("ann", "beta")?).await?;
+    tx.save_authorization_revision(&AccountId::parse("ann")?, 7).await?;
     tx.set_catalog_state(CatalogState::Ready).await?;
     tx.save_source_revision("rev").await?;
     tx.enqueue_changed(&ChangedEvent { revision, ..ChangedEvent::default() }).await
@@ -118,19 +129,25 @@ async fn write_one_of_each(tx: &mut dyn crate::ports::Tx) -> Result<(), Error> {
 pub(super) async fn transactions_that_meet_lose_no_revision(
     factory: Arc<dyn StoreFactory>,
 ) -> Result<(), Error> {
-    const EACH: u64 = 10;
-    let (here, there) = (open(&factory).await?.store, open(&factory).await?.store);
-    let advance = async |store: &dyn Store| {
-        for _ in 0..EACH {
-            while let Err(error) = advance_once(store).await {
-                assert_eq!(error.code, ErrorCode::SerializationConflict, "{error:?}");
+    const HANDLES: u32 = 4;
+    let stores: [Arc<dyn Store>; HANDLES as usize] = handles(&factory).await?;
+    let mut advancing = Vec::new();
+    for store in &stores {
+        advancing.push(async move {
+            for _ in 0..ROUNDS {
+                insist!(advance_once(&**store))?;
             }
-        }
-    };
-    futures::join!(advance(&*here), advance(&*there));
-    let snapshot = here.snapshot().await?;
-    assert_eq!(snapshot.revision, Revision(2 * EACH));
-    assert_eq!(snapshot.event_cursor, 20);
+            Ok::<(), Error>(())
+        });
+    }
+    futures::future::try_join_all(advancing).await?;
+    let snapshot = stores[0].snapshot().await?;
+    assert_eq!(snapshot.revision, Revision(u64::from(HANDLES * ROUNDS)));
+    assert_eq!(snapshot.event_cursor, i64::from(HANDLES * ROUNDS));
+    let events = stores[0].pending_events(HANDLES * ROUNDS + 1).await?;
+    let in_order = (1..).zip(1..).take(events.len());
+    assert!(events.iter().map(|event| (event.sequence, event.revision.0)).eq(in_order), "{events:?}");
+    assert_eq!(events.len(), (HANDLES * ROUNDS) as usize);
     Ok(())
 }
 
@@ -145,7 +162,7 @@ pub(super) async fn a_snapshot_is_of_one_revision(factory: Arc<dyn StoreFactory>
     let (writer, reader) = (open(&factory).await?.store, open(&factory).await?.store);
     save_connectors(&*writer, &[]).await?;
     let write = async {
-        for _ in 0..20 {
+        for _ in 0..ROUNDS {
             let mut tx = writer.begin().await?;
             let revision = tx.advance_revision();
             for name in ["alpha", "beta"] {
@@ -158,7 +175,7 @@ pub(super) async fn a_snapshot_is_of_one_revision(factory: Arc<dyn StoreFactory>
         Ok::<(), Error>(())
     };
     let read = async {
-        for _ in 0..20 {
+        for _ in 0..ROUNDS {
             let snapshot = reader.snapshot().await?;
             let rows: Vec<Revision> = snapshot.connectors.iter().map(|one| one.revision).collect();
             let whole = if rows.is_empty() { vec![] } else { vec![snapshot.revision; 2] };
@@ -252,5 +269,70 @@ pub(super) async fn settings_are_kept(factory: Arc<dyn StoreFactory>) -> Result<
     let again = open(&factory).await?.store;
     assert_eq!(again.setting("node").await?.as_deref(), Some("two 'quoted' $1"));
     assert_eq!(again.setting("other").await?.as_deref(), Some(""));
+    Ok(())
+}
+
+pub(super) async fn counters_reach_their_limit_and_not_beyond(
+    factory: Arc<dyn StoreFactory>,
+) -> Result<(), Error> {
+    const MOST: u64 = i64::MAX as u64;
+    let store = open(&factory).await?.store;
+    let (signed_out, ann) = (OperationScope::default(), AccountId::parse("ann")?);
+    let mut row = planned(&signed_out, "alpha")?;
+    row.desired.generation = MOST;
+    row.lease_token = LeaseToken(MOST);
+    save_convergence(&*store, &row).await?;
+    assert_eq!(store.convergence(&signed_out, &row.desired.connector_key).await?.as_ref(), Some(&row));
+    let mut tx = store.begin().await?;
+    tx.save_authorization_revision(&ann, MOST).await?;
+    tx.commit().await?;
+
+    let before = store.scoped_snapshot(&signed_out).await?;
+    row.desired.generation = MOST + 1;
+    assert_eq!(refused(save_convergence(&*store, &row).await), ErrorCode::Unavailable);
+    let mut tx = store.begin().await?;
+    tx.advance_revision();
+    assert_eq!(refused(tx.save_authorization_revision(&ann, MOST + 1).await), ErrorCode::Unavailable);
+    assert_eq!(refused(tx.commit().await), ErrorCode::Unavailable);
+    assert_eq!(store.scoped_snapshot(&signed_out).await?, before);
+    assert_eq!(store.begin().await?.authorization_revision(&ann).await?, Some(MOST));
+    Ok(())
+}
+
+pub(super) async fn reopening_keeps_everything(factory: Arc<dyn StoreFactory>) -> Result<(), Error> {
+    let store = open(&factory).await?.store;
+    let ann = scope("ann")?;
+    let mut received = install_of("ann", "received", "gamma")?;
+    received.execution.release_receipt = Some(receipt(&received)?);
+    let release = received.frozen_release()?.clone();
+    save_operations(&*store, &[received, attempt_of("ann", "attempt", "delta")?]).await?;
+    save_convergence(&*store, &planned(&ann, "gamma")?).await?;
+    let mut tx = store.begin().await?;
+    write_one_of_each(&mut *tx).await?;
+    tx.commit().await?;
+    store.set_setting("name", "value").await?;
+    let minute = std::time::Duration::from_secs(60);
+    let claimed = store.claim_operation(&operation_id("received")?, &worker("w1")?, minute).await?;
+    let snapshot = store.snapshot().await?;
+    let scoped = store.scoped_snapshot(&ann).await?;
+    let (recoverable, pending) = (store.recoverable_operations().await?, store.pending_events(10).await?);
+    assert_eq!((scoped.market.operations.len(), recoverable.len(), pending.len()), (2, 2, 1));
+    drop(store);
+
+    let again = open(&factory).await?.store;
+    assert_eq!(again.snapshot().await?, snapshot);
+    assert_eq!(again.scoped_snapshot(&ann).await?, scoped);
+    assert_eq!(again.recoverable_operations().await?, recoverable);
+    assert_eq!(again.pending_events(10).await?, pending);
+    assert_eq!(again.operation(&operation_id("received")?).await?, claimed);
+    assert_eq!(again.open_authorizations(&ann).await?.len(), 1);
+    let found = again.installed_release(&release.connector_key, &release.release_digest).await?;
+    assert_eq!(found, Some(release));
+    assert_eq!(again.setting("name").await?.as_deref(), Some("value"));
+    let truth = again.begin().await?.authorization_revision(&AccountId::parse("ann")?).await?;
+    assert_eq!(truth, Some(7));
+    let lease = claimed.as_ref().map(lease_of).transpose()?;
+    let lease = lease.ok_or_else(|| Error::unavailable("the operation could not be claimed"))?;
+    again.renew_operation(&lease, minute).await?;
     Ok(())
 }

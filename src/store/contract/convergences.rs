@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     StoreFactory,
-    samples::{boot, key, open, planned, refused, replanned, save_convergence, scope, worker},
+    samples::{
+        ROUNDS, boot, handles, insist, key, open, planned, refused, replanned, save_convergence, scope,
+        worker,
+    },
 };
 use crate::{
     domain::{
@@ -147,6 +150,7 @@ pub(super) async fn never_more_than_a_hundred_rows_are_due_at_once(
     }
     tx.commit().await?;
     assert_eq!(due(&*store, "boot", u32::MAX).await?.len(), 100);
+    assert_eq!(due(&*store, "boot", 0).await?.len(), 0);
     Ok(())
 }
 
@@ -330,5 +334,49 @@ pub(super) async fn only_the_named_convergence_is_deleted(
     assert!(store.convergence(&signed_out(), &key("alpha")?).await?.is_some());
     assert!(store.convergence(&ann, &key("beta")?).await?.is_some());
     assert!(elsewhere.convergence(&ann, &key("alpha")?).await?.is_some());
+    Ok(())
+}
+
+pub(super) async fn claims_at_once_have_one_winner(factory: Arc<dyn StoreFactory>) -> Result<(), Error> {
+    let stores: [Arc<dyn Store>; 4] = handles(&factory).await?;
+    for round in 0..ROUNDS {
+        let name = format!("c{round}");
+        save_convergence(&*stores[0], &planned(&signed_out(), &name)?).await?;
+        let mut claims = Vec::new();
+        for (store, by) in stores.iter().zip(["w1", "w2", "w3", "w4"]) {
+            claims.push(claim(&**store, &name, by));
+        }
+        let claims = futures::future::try_join_all(claims).await?;
+        let winners: Vec<Convergence> = claims.into_iter().flatten().collect();
+        assert_eq!(winners.len(), 1, "{winners:?}");
+        assert_eq!(get(&*stores[0], &name).await?, winners[0]);
+    }
+    Ok(())
+}
+
+pub(super) async fn an_outcome_and_a_new_intent_at_once_agree(
+    factory: Arc<dyn StoreFactory>,
+) -> Result<(), Error> {
+    let [here, there] = handles(&factory).await?;
+    for round in 0..ROUNDS {
+        let name = format!("c{round}");
+        save_convergence(&*here, &planned(&signed_out(), &name)?).await?;
+        let (row, lease) = claimed(&*here, &name, "w1").await?;
+        let outcome = row.clone().observed_as(observed(&row, "boot")?, Timestamp(6_000));
+        let newer = replanned(Some(&row), &signed_out(), &name)?;
+        let (finished, planned) =
+            futures::join!(async { insist!(finish(&*here, &outcome, &lease)) }, async {
+                insist!(save_convergence(&*there, &newer))
+            });
+        planned?;
+        if let Err(error) = finished {
+            assert_eq!(error.code, ErrorCode::LeaseLost, "{error:?}");
+        }
+        let stored = get(&*here, &name).await?;
+        assert_eq!(stored.desired, newer.desired, "the newer intent stands, whoever came first");
+        assert_eq!((&stored.observed, &stored.lease), (&newer.observed, &None));
+        assert!(due(&*there, "boot", 1).await?.contains(&name), "and is due");
+        claimed(&*there, &name, "w2").await?;
+    }
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use super::{
     StoreFactory,
-    samples::{install, lease_of, open, operation_id, refused, save_operations, stored, worker},
+    samples::{
+        ROUNDS, handles, install, lease_of, open, operation_id, refused, save_operations, stored, worker,
+    },
 };
 use crate::{
     domain::{
@@ -55,19 +57,20 @@ pub(super) async fn a_worker_does_not_enter_its_own_lease_again(
     Ok(())
 }
 
-pub(super) async fn two_claims_at_once_have_one_winner(factory: Arc<dyn StoreFactory>) -> Result<(), Error> {
-    let (here, there) = (open(&factory).await?.store, open(&factory).await?.store);
-    for number in 0..10 {
-        let id = operation_id(&format!("op-{number}"))?;
-        save_operations(&*here, &[install(id.as_str(), &format!("c{number}"))?]).await?;
-        let (w1, w2) = (worker("w1")?, worker("w2")?);
-        let (first, second) = futures::try_join!(
-            here.claim_operation(&id, &w1, MINUTE),
-            there.claim_operation(&id, &w2, MINUTE)
-        )?;
-        let winners: Vec<Operation> = [first, second].into_iter().flatten().collect();
-        assert_eq!(winners.len(), 1);
-        assert_eq!(stored(&*here, id.as_str()).await?, winners[0]);
+pub(super) async fn claims_at_once_have_one_winner(factory: Arc<dyn StoreFactory>) -> Result<(), Error> {
+    let stores: [Arc<dyn Store>; 4] = handles(&factory).await?;
+    let workers = ["w1", "w2", "w3", "w4"].map(worker).into_iter().collect::<Result<Vec<_>, _>>()?;
+    for round in 0..ROUNDS {
+        let id = operation_id(&format!("op-{round}"))?;
+        save_operations(&*stores[0], &[install(id.as_str(), &format!("c{round}"))?]).await?;
+        let mut claims = Vec::new();
+        for (store, by) in stores.iter().zip(&workers) {
+            claims.push(store.claim_operation(&id, by, MINUTE));
+        }
+        let claims = futures::future::try_join_all(claims).await?;
+        let winners: Vec<Operation> = claims.into_iter().flatten().collect();
+        assert_eq!(winners.len(), 1, "{winners:?}");
+        assert_eq!(stored(&*stores[0], id.as_str()).await?, winners[0]);
     }
     Ok(())
 }
@@ -216,5 +219,64 @@ pub(super) async fn a_claim_waits_for_whoever_decides_about_its_operation(
     tx.commit().await?;
     assert_eq!(claim.await?, None, "it has ended before the claim");
     assert_eq!(stored(&*here, "one").await?, ended);
+    Ok(())
+}
+
+pub(super) async fn whoever_lost_a_lease_changes_nothing_under_it(
+    factory: Arc<dyn StoreFactory>,
+) -> Result<(), Error> {
+    let store = open(&factory).await?.store;
+    save_operations(&*store, &[install("one", "alpha")?]).await?;
+    let stale = claim(&*store, "one", "w1").await?;
+    factory.advance_clock(MINUTE);
+    // The same worker again: only the token tells its two claims apart.
+    let current = claim(&*store, "one", "w1").await?;
+    store.release_operation(&lease_of(&stale)?).await?;
+    assert_eq!(refused(store.renew_operation(&lease_of(&stale)?, 5 * MINUTE).await), ErrorCode::LeaseLost);
+    let mut late = stale.clone();
+    late.complete(Timestamp(9_000));
+    assert_eq!(refused(save_operations(&*store, &[late]).await), ErrorCode::LeaseLost);
+    let again = open(&factory).await?.store;
+    assert_eq!(stored(&*again, "one").await?, current);
+    assert_eq!(again.claim_operation(&operation_id("one")?, &worker("w2")?, MINUTE).await?, None);
+    Ok(())
+}
+
+pub(super) async fn a_late_save_and_a_claim_at_once_agree(
+    factory: Arc<dyn StoreFactory>,
+) -> Result<(), Error> {
+    let [here, there] = handles(&factory).await?;
+    let w2 = worker("w2")?;
+    for round in 0..ROUNDS {
+        let id = operation_id(&format!("op-{round}"))?;
+        save_operations(&*here, &[install(id.as_str(), &format!("c{round}"))?]).await?;
+        let mut late = claim(&*here, id.as_str(), "w1").await?;
+        factory.advance_clock(MINUTE);
+        late.enter(Stage::Installing, Timestamp(9_000));
+        let late = [late];
+        let (saved, claimed) =
+            futures::join!(save_operations(&*here, &late), there.claim_operation(&id, &w2, MINUTE));
+        let claimed = claimed?.ok_or_else(|| Error::unavailable("a lease that is over keeps others away"))?;
+        let expected = match saved {
+            Ok(()) => Stage::Installing,
+            Err(error) => {
+                assert_eq!(error.code, ErrorCode::LeaseLost, "{error:?}");
+                Stage::Accepted
+            }
+        };
+        assert_eq!(claimed.stage, expected, "the claim goes on from what was stored before it");
+        assert_eq!(stored(&*here, id.as_str()).await?, claimed);
+    }
+    Ok(())
+}
+
+pub(super) async fn a_lease_may_last_for_ever(factory: Arc<dyn StoreFactory>) -> Result<(), Error> {
+    let store = open(&factory).await?.store;
+    save_operations(&*store, &[install("one", "alpha")?]).await?;
+    let id = operation_id("one")?;
+    let claimed = store.claim_operation(&id, &worker("w1")?, Duration::MAX).await?;
+    factory.advance_clock(MINUTE * 60 * 24 * 365 * 1_000);
+    assert_eq!(store.claim_operation(&id, &worker("w2")?, MINUTE).await?, None);
+    assert_eq!(Some(stored(&*store, "one").await?), claimed);
     Ok(())
 }

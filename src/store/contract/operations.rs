@@ -5,15 +5,19 @@ use std::sync::Arc;
 use super::{
     StoreFactory,
     samples::{
-        connector, install, install_of, key, open, operation, operation_id, refused, save_operations, stored,
+        ROUNDS, connector, handles, insist, install, install_of, key, open, operation, operation_id, refused,
+        save_operations, stored,
     },
 };
-use crate::domain::{
-    error::{Error, ErrorCode},
-    generation::Generation,
-    id::{AccountId, BootEpoch, ClientRequestId},
-    operation::{OperationFailure, OperationKind, OperationState, Stage, Visibility},
-    timestamp::Timestamp,
+use crate::{
+    domain::{
+        error::{Error, ErrorCode},
+        generation::Generation,
+        id::{AccountId, BootEpoch, ClientRequestId},
+        operation::{Operation, OperationFailure, OperationKind, OperationState, Stage, Visibility},
+        timestamp::Timestamp,
+    },
+    ports::Store,
 };
 
 pub(super) async fn an_operation_is_kept_whole(factory: Arc<dyn StoreFactory>) -> Result<(), Error> {
@@ -178,5 +182,68 @@ pub(super) async fn a_snapshot_hides_runtime_operations(factory: Arc<dyn StoreFa
     let ids: Vec<&str> = snapshot.operations.iter().map(|one| one.operation_id.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
     assert_eq!(stored(&*store, "hidden").await?.kind, OperationKind::ReconcileRuntime);
+    Ok(())
+}
+
+/// Stores each through a handle of its own, at once; answers which one was stored.
+/// The others must have been refused with `code`.
+async fn race(
+    stores: &[Arc<dyn Store>],
+    operations: &[Operation],
+    code: ErrorCode,
+) -> Result<Operation, Error> {
+    let mut saving = Vec::new();
+    for (store, operation) in stores.iter().zip(operations) {
+        saving.push(async move { insist!(save_operations(&**store, std::slice::from_ref(operation))) });
+    }
+    let answers = futures::future::join_all(saving).await;
+    let mut winners = Vec::new();
+    for (answer, operation) in answers.into_iter().zip(operations) {
+        match answer {
+            Ok(()) => winners.push(operation),
+            Err(error) => assert_eq!(error.code, code, "{error:?}"),
+        }
+    }
+    assert_eq!(winners.len(), 1, "{winners:?}");
+    Ok(winners[0].clone())
+}
+
+pub(super) async fn of_operations_at_once_in_one_lane_one_is_stored(
+    factory: Arc<dyn StoreFactory>,
+) -> Result<(), Error> {
+    let stores: [Arc<dyn Store>; 3] = handles(&factory).await?;
+    for round in 0..ROUNDS {
+        let lane = format!("c{round}");
+        let mut operations = Vec::new();
+        for (number, account) in ["ann", "bob", "ann"].into_iter().enumerate() {
+            operations.push(install_of(account, &format!("op-{round}-{number}"), &lane)?);
+        }
+        let winner = race(&stores, &operations, ErrorCode::OperationInProgress).await?;
+        let active = stores[0].begin().await?.active_operation_in_lane(Some(&key(&lane)?)).await?;
+        assert_eq!(active, Some(winner));
+    }
+    assert_eq!(stores[0].recoverable_operations().await?.len(), ROUNDS as usize);
+    Ok(())
+}
+
+pub(super) async fn of_requests_at_once_under_one_id_one_is_stored(
+    factory: Arc<dyn StoreFactory>,
+) -> Result<(), Error> {
+    let stores: [Arc<dyn Store>; 3] = handles(&factory).await?;
+    let ann = AccountId::parse("ann")?;
+    for round in 0..ROUNDS {
+        let request = ClientRequestId::parse(format!("request {round}"))?;
+        let mut operations = Vec::new();
+        for number in 0..3 {
+            let mut operation =
+                install_of("ann", &format!("op-{round}-{number}"), &format!("c{round}-{number}"))?;
+            operation.client_request_id = request.clone();
+            operations.push(operation);
+        }
+        let winner = race(&stores, &operations, ErrorCode::InvalidRequest).await?;
+        let found = stores[0].begin().await?.operation_by_client_request(Some(&ann), &request).await?;
+        assert_eq!(found, Some(winner));
+    }
+    assert_eq!(stores[0].recoverable_operations().await?.len(), ROUNDS as usize);
     Ok(())
 }

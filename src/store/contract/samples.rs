@@ -5,14 +5,15 @@ use std::sync::Arc;
 use super::{Opened, StoreFactory};
 use crate::{
     domain::{
-        authorization::AuthorizationState,
+        authorization::{AuthorizationProjection, AuthorizationSession, AuthorizationState, SessionAction},
         compatibility::Compatibility,
         connector::Connector,
         convergence::{Convergence, Intent},
         digest::Sha256Digest,
         error::{Error, ErrorCode},
         id::{
-            AccountId, BootEpoch, ClientRequestId, ConnectionId, ConnectorKey, NodeId, OperationId, WorkerId,
+            AccountId, AuthorizationSessionId, BootEpoch, ClientRequestId, ConnectionId, ConnectorKey,
+            NodeId, OperationId, WorkerId,
         },
         lease::LeaseToken,
         manifest::Manifest,
@@ -127,6 +128,40 @@ pub(super) fn install_of(account: &str, id: &str, key: &str) -> Result<Operation
     Ok(operation)
 }
 
+/// `account` asked for an authorization of `key` and got an attempt, which is open.
+pub(super) fn attempt_of(account: &str, id: &str, key: &str) -> Result<Operation, Error> {
+    let mut operation = operation(id, OperationKind::StartAuthorization, Some(&connector(key)?))?;
+    operation.scope = scope(account)?;
+    operation.normalize_ownership();
+    operation.execution.authorization_session = Some(AuthorizationSession {
+        operation_id: operation.operation_id.clone(),
+        connector_key: self::key(key)?,
+        session_id: AuthorizationSessionId::parse(format!("session-{id}"))?,
+        action: Some(SessionAction::Redirect),
+        step_revision: 3,
+        expires_at: Timestamp(600_000),
+        resolution: None,
+    });
+    operation.complete(Timestamp(2_000));
+    Ok(operation)
+}
+
+/// What `account` holds for `key`, every field told.
+pub(super) fn projection(account: &str, key: &str) -> Result<AuthorizationProjection, Error> {
+    let (account, connector) = (AccountId::parse(account)?, self::key(key)?);
+    let local =
+        AuthorizationProjection::local(account, connector, AuthorizationState::Connected, Timestamp(3_000));
+    Ok(AuthorizationProjection {
+        connector_version: Some(semver::Version::new(1, 2, 3)),
+        connection_id: Some(ConnectionId::parse("connection")?),
+        connection_version: u64::MAX,
+        server_revision: 7,
+        server_synchronized: true,
+        failure_code: Some("code \"quoted\"".to_owned()),
+        ..local
+    })
+}
+
 /// What an installer answers to `operation`.
 pub(super) fn receipt(operation: &Operation) -> Result<ReleaseReceipt, Error> {
     let release = operation.frozen_release()?;
@@ -185,6 +220,46 @@ pub(super) async fn save_convergence(store: &dyn Store, convergence: &Convergenc
     let mut tx = store.begin().await?;
     tx.advance_revision();
     tx.save_convergence(convergence).await?;
+    tx.commit().await
+}
+
+/// How often those who meet meet, in a rule about that.
+pub(super) const ROUNDS: u32 = 50;
+
+/// So many handles, each as of another daemon.
+pub(super) async fn handles<const N: usize>(
+    factory: &Arc<dyn StoreFactory>,
+) -> Result<[Arc<dyn Store>; N], Error> {
+    let mut stores = Vec::new();
+    for _ in 0..N {
+        stores.push(open(factory).await?.store);
+    }
+    stores.try_into().map_err(|_| Error::unavailable("as many handles were not opened as were asked for"))
+}
+
+/// Does a whole transaction again for as long as others are in its way.
+macro_rules! insist {
+    ($work:expr) => {
+        loop {
+            match $work.await {
+                Err(error) if error.code == $crate::domain::error::ErrorCode::SerializationConflict => {
+                    tokio::task::yield_now().await;
+                }
+                answer => break answer,
+            }
+        }
+    };
+}
+
+pub(super) use insist;
+
+pub(super) async fn save_projection(
+    store: &dyn Store,
+    projection: &AuthorizationProjection,
+) -> Result<(), Error> {
+    let mut tx = store.begin().await?;
+    tx.advance_revision();
+    tx.save_authorization_projection(projection).await?;
     tx.commit().await
 }
 

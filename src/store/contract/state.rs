@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Opened, StoreFactory,
-    samples::{key, open, refused},
+    samples::{ROUNDS, key, open, refused},
 };
 use crate::{
     domain::{
@@ -144,7 +144,7 @@ pub(super) async fn a_connectors_state_is_forgotten_everywhere(
 
 pub(super) async fn changes_at_once_keep_to_the_quota(factory: Arc<dyn StoreFactory>) -> Result<(), Error> {
     let (here, there) = (open(&factory).await?.ledger, open(&factory).await?.ledger);
-    for number in 0..20 {
+    for number in 0..ROUNDS {
         let scope = scope(None, "alpha", &format!("c{number}"))?;
         let (one, two) = (changes(&[("a", Some(b"12345"))]), changes(&[("b", Some(b"12345"))]));
         let (one, two) =

@@ -17,6 +17,7 @@ mod postgres;
 mod shop;
 mod site;
 mod stop;
+mod store;
 mod wire;
 
 use std::{
