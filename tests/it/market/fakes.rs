@@ -381,4 +381,6 @@ pub(crate) struct Fakes {
     pub(crate) scheduler: Arc<FakeScheduler>,
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) ids: Arc<FakeIds>,
+    /// Whether the host runs remote connectors, from the next boot on.
+    pub(crate) runs_remote: Arc<AtomicBool>,
 }

@@ -27,16 +27,21 @@ macro_rules! on_every_store {
 }
 
 mod acceptance;
+mod accounts;
 mod binding;
 mod browsing;
 mod calibrating;
+mod contended;
 mod converging;
 mod executing;
 mod fakes;
 mod installing;
 mod provider;
 mod reads;
+mod reconciling;
 mod recovering;
 mod refreshing;
+mod refusals;
+mod truth;
 mod uninstalling;
 mod world;

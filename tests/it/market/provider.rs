@@ -9,12 +9,16 @@ use async_trait::async_trait;
 use portcullis::{
     domain::{
         authorization::{
-            AuthorizationObservation, AuthorizationProgress, AuthorizationSnapshot, AuthorizationState,
-            AuthorizationStep,
+            AuthorizationObservation, AuthorizationProgress, AuthorizationProjection, AuthorizationSnapshot,
+            AuthorizationState, AuthorizationStep,
         },
         error::Error,
         id::{AccountId, ConnectionId},
+        operation::{Operation, OperationScope},
+        release::Release,
+        timestamp::Timestamp,
     },
+    market::authorize::{AuthorizationResult, BeginAuthorization},
     ports::{
         AttemptRequest, AuthorizationCanceler, AuthorizationInspector, AuthorizationObserver,
         AuthorizationProvider, AuthorizationSource, BeginRequest, CredentialInspection, DisconnectRequest,
@@ -22,8 +26,12 @@ use portcullis::{
     },
 };
 use secrecy::ExposeSecret as _;
+use serde_json::json;
 
-use super::fakes::{Gate, Script, Shared};
+use super::{
+    fakes::{Gate, Script, Shared},
+    world::{World, ada, altered, key},
+};
 
 /// What a provider was asked to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,5 +174,98 @@ impl AuthorizationSource for FakeAccounts {
         self.faults.next()?;
         let truth = self.truth.lock().clone();
         Ok(truth.unwrap_or(AuthorizationSnapshot { revision: 0, projections: Vec::new() }))
+    }
+}
+
+/// A release that runs here on what its account holds.
+pub(crate) fn local(key: &str, version: &str) -> Release {
+    altered(key, version, |manifest| manifest["authorizationKind"] = "oauth2".into())
+}
+
+/// A release that runs elsewhere on what its account holds.
+pub(crate) fn remote(key: &str, version: &str) -> Release {
+    altered(key, version, |manifest| {
+        manifest["authorizationKind"] = "oauth2".into();
+        manifest["requiredCapabilities"] = json!(["tools"]);
+        manifest["implementation"] = json!({
+            "kind": "remote_streamable_http",
+            "endpoint": "https://mcp.example.org/",
+            "authentication": "connection",
+            "allowedHosts": ["mcp.example.org"],
+        });
+    })
+}
+
+/// A world in which a local "mail" and a remote "cloud" are installed, with nothing
+/// authorized.
+pub(crate) async fn installed() -> World {
+    let world = World::with_remote().await;
+    world.offer(&[local("mail", "1.0.0"), remote("cloud", "1.0.0")]).await;
+    world.install("mail").await;
+    world.install("cloud").await;
+    world
+}
+
+/// What ada's account holds for a connector, as whoever keeps the truth says it.
+pub(crate) fn held(connector: &str, state: AuthorizationState, id: Option<&str>) -> AuthorizationProjection {
+    AuthorizationProjection {
+        connection_id: id.map(connection),
+        connection_version: 1,
+        ..AuthorizationProjection::local(account(), key(connector), state, Timestamp(1))
+    }
+}
+
+pub(crate) fn account() -> AccountId {
+    ada().account_id.expect("an account")
+}
+
+impl FakeAccounts {
+    /// Says what the account holds from now on.
+    pub(crate) fn say(&self, revision: u64, projections: Vec<AuthorizationProjection>) {
+        *self.truth.lock() = Some(AuthorizationSnapshot { revision, projections });
+    }
+}
+
+impl World {
+    /// A command of ada's at the current revision.
+    pub(crate) async fn begin(&self, request: &str, connector: &str) -> BeginAuthorization {
+        BeginAuthorization {
+            command: self.command(request, connector).await,
+            replacement: ReplacementPolicy::Keep,
+            after_step: 0,
+            secret: None,
+        }
+    }
+
+    /// The same, to replace what is open.
+    pub(crate) async fn replace(&self, request: &str, connector: &str) -> BeginAuthorization {
+        BeginAuthorization {
+            replacement: ReplacementPolicy::ReplaceActive,
+            ..self.begin(request, connector).await
+        }
+    }
+
+    pub(crate) async fn authorize(&self, begin: BeginAuthorization) -> Result<AuthorizationResult, Error> {
+        self.app.begin_authorization(begin).await
+    }
+
+    /// An attempt of ada's that waits for her.
+    pub(crate) async fn pending(&self, request: &str, connector: &str) -> AuthorizationResult {
+        self.authorize(self.begin(request, connector).await).await.expect("an attempt")
+    }
+
+    /// Ada is connected.
+    pub(crate) async fn connect(&self, connector: &str, id: &str) -> AuthorizationResult {
+        self.authorization.progress.lock().push_back(connected(id));
+        let request = format!("connect-{}", self.revision().await);
+        self.authorize(self.begin(&request, connector).await).await.expect("a connection")
+    }
+
+    pub(crate) async fn open(&self, scope: &OperationScope) -> Vec<Operation> {
+        self.store.open_authorizations(scope).await.expect("a reading")
+    }
+
+    pub(crate) async fn projection(&self, connector: &str) -> Option<AuthorizationProjection> {
+        self.store.authorization_projection(&account(), &key(connector)).await.expect("a reading")
     }
 }

@@ -1,10 +1,15 @@
 //! One device under test: the market over a real database and a scripted
 //! world, and what a test says about it.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use portcullis::{
     domain::{
+        authorization::AuthorizationProjection,
         catalog::{CatalogEntry, CatalogState, SourcePage},
         connector::Connector,
         convergence::Convergence,
@@ -13,7 +18,7 @@ use portcullis::{
         event::OutboxEvent,
         id::{AccountId, ClientRequestId, ConnectorKey},
         installation::Installation,
-        manifest::Manifest,
+        manifest::{ImplementationKind, Manifest},
         operation::{Operation, OperationScope},
         release::{Artifact, MEDIA_TYPE_BUNDLE, Release},
         revision::Revision,
@@ -81,6 +86,7 @@ pub(crate) struct State {
     connectors: Vec<Connector>,
     operations: Vec<Operation>,
     convergences: Vec<Convergence>,
+    projections: Vec<AuthorizationProjection>,
     events: Vec<OutboxEvent>,
     hints: usize,
 }
@@ -113,20 +119,40 @@ impl World {
         self.app = boot(self.boots, &self.store, &self.fakes, Duration::ZERO);
     }
 
+    /// A device that runs remote connectors too.
+    pub(crate) async fn with_remote() -> Self {
+        let mut world = Self::new().await;
+        world.runs_remote.store(true, Ordering::SeqCst);
+        world.reboot();
+        world
+    }
+
     /// Another daemon on the same database.
     pub(crate) fn beside(&self) -> Arc<Application> {
         boot(self.boots + 100, &self.store, &self.fakes, Duration::ZERO)
     }
 
+    /// What the device is made of.
+    pub(crate) fn config(&self) -> ApplicationConfig {
+        config(self.boots, &self.store, &self.fakes, Duration::ZERO)
+    }
+
+    /// The same device with something between the market and its database.
+    pub(crate) fn over(&self, store: Arc<dyn Store>) -> Arc<Application> {
+        boot(self.boots, &store, &self.fakes, Duration::ZERO)
+    }
+
     pub(crate) async fn state(&self) -> State {
         let snapshot = self.store.snapshot().await.expect("a snapshot");
+        let hers = self.store.scoped_snapshot(&ada()).await.expect("a snapshot");
         State {
             revision: snapshot.revision,
             catalog_state: snapshot.catalog_state,
             source_revision: snapshot.source_revision,
             connectors: snapshot.connectors,
             operations: snapshot.operations,
-            convergences: self.store.convergences(&ada()).await.expect("convergences"),
+            convergences: hers.convergences,
+            projections: hers.projections,
             events: self.events().await,
             hints: self.scheduler.count(),
         }
@@ -173,6 +199,11 @@ impl World {
         tx.advance_revision();
         write(&mut *tx).await.expect("a write");
         tx.commit().await.expect("a commit");
+    }
+
+    /// What an account holds from now on, whoever said so.
+    pub(crate) async fn hold(&self, projection: AuthorizationProjection) {
+        self.write(async |tx| tx.save_authorization_projection(&projection).await).await;
     }
 
     pub(crate) async fn save(&self, connector: Connector) {
@@ -243,7 +274,11 @@ impl World {
 }
 
 fn boot(number: u32, store: &Arc<dyn Store>, fakes: &Fakes, lease_duration: Duration) -> Arc<Application> {
-    Application::new(ApplicationConfig {
+    Application::new(config(number, store, fakes, lease_duration)).expect("an application")
+}
+
+fn config(number: u32, store: &Arc<dyn Store>, fakes: &Fakes, lease_duration: Duration) -> ApplicationConfig {
+    ApplicationConfig {
         store: Arc::clone(store),
         catalog: fakes.catalog.clone(),
         installer: fakes.installer.clone(),
@@ -253,7 +288,14 @@ fn boot(number: u32, store: &Arc<dyn Store>, fakes: &Fakes, lease_duration: Dura
         scheduler: fakes.scheduler.clone(),
         clock: fakes.clock.clone(),
         ids: fakes.ids.clone(),
-        registry: ImplementationRegistry::default(),
+        registry: if fakes.runs_remote.load(Ordering::SeqCst) {
+            ImplementationRegistry::of([
+                ImplementationKind::WasmComponent,
+                ImplementationKind::RemoteStreamableHttp,
+            ])
+        } else {
+            ImplementationRegistry::default()
+        },
         identity: HostIdentity {
             product: "portcullis".into(),
             platform: "linux-amd64".into(),
@@ -262,8 +304,7 @@ fn boot(number: u32, store: &Arc<dyn Store>, fakes: &Fakes, lease_duration: Dura
         worker_id: format!("worker-{number}").parse().expect("a worker id"),
         boot_epoch: format!("boot-{number}").parse().expect("a boot epoch"),
         lease_duration,
-    })
-    .expect("an application")
+    }
 }
 
 pub(crate) fn page(next: &str, releases: &[Release]) -> SourcePage {
