@@ -152,7 +152,9 @@ impl Application {
                 (operation, true)
             }
         })?;
-        self.hint(&operation)?;
+        if created {
+            self.hint(&operation)?;
+        }
         Ok((operation, created))
     }
 

@@ -87,7 +87,7 @@ impl SqlDatabases {
         let place = match Place::parse(url)? {
             Place::Memory => Ground::Memory,
             Place::File(path) => Ground::Folder(folder_beside(&path)?),
-            Place::Server => {
+            Place::Server(_) => {
                 let url = Url::parse(url).map_err(|_| {
                     Error::invalid_request(
                         "the database URL is not readable; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE",

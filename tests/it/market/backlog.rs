@@ -49,7 +49,7 @@ async fn command(world: &World, number: i64) -> ConnectorMutation {
 }
 
 async fn commands_are_served_while_a_backlog_drains(url: String) {
-    let world = World::over(url.clone()).await;
+    let world = World::at(url.clone()).await;
     world.offer(&[release("echo", "1.0.0"), release("feeds", "1.0.0")]).await;
     let mut conn = AnyConnection::connect(&url).await.expect("a connection");
     sqlx::raw_sql(FILL).execute(&mut conn).await.expect("a backlog");

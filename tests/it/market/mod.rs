@@ -27,11 +27,13 @@ macro_rules! on_every_store {
 }
 
 mod acceptance;
+mod accounts;
 mod authorizing;
 mod backlog;
 mod binding;
 mod browsing;
 mod calibrating;
+mod contended;
 mod converging;
 mod disconnecting;
 mod executing;
@@ -40,8 +42,11 @@ mod installing;
 mod projecting;
 mod provider;
 mod reads;
+mod reconciling;
 mod recovering;
 mod refreshing;
+mod refusals;
 mod settling;
+mod truth;
 mod uninstalling;
 mod world;

@@ -9,6 +9,7 @@ use std::{
 
 use portcullis::{
     domain::{
+        authorization::AuthorizationProjection,
         catalog::{CatalogEntry, CatalogState, SourcePage},
         connector::Connector,
         convergence::Convergence,
@@ -85,6 +86,7 @@ pub(crate) struct State {
     connectors: Vec<Connector>,
     operations: Vec<Operation>,
     convergences: Vec<Convergence>,
+    projections: Vec<AuthorizationProjection>,
     events: Vec<OutboxEvent>,
     hints: usize,
 }
@@ -104,7 +106,7 @@ impl World {
     }
 
     /// A device on the database at `url`, in place of the scenario's own.
-    pub(crate) async fn over(url: String) -> Self {
+    pub(crate) async fn at(url: String) -> Self {
         Self::opened(url, None, Duration::ZERO).await
     }
 
@@ -140,15 +142,27 @@ impl World {
         boot(self.boots + 100, &self.store, &self.fakes, Duration::ZERO)
     }
 
+    /// What the device is made of.
+    pub(crate) fn config(&self) -> ApplicationConfig {
+        config(self.boots, &self.store, &self.fakes, Duration::ZERO)
+    }
+
+    /// The same device with something between the market and its database.
+    pub(crate) fn over(&self, store: Arc<dyn Store>) -> Arc<Application> {
+        boot(self.boots, &store, &self.fakes, Duration::ZERO)
+    }
+
     pub(crate) async fn state(&self) -> State {
         let snapshot = self.store.snapshot().await.expect("a snapshot");
+        let hers = self.store.scoped_snapshot(&ada()).await.expect("a snapshot");
         State {
             revision: snapshot.revision,
             catalog_state: snapshot.catalog_state,
             source_revision: snapshot.source_revision,
             connectors: snapshot.connectors,
             operations: snapshot.operations,
-            convergences: self.store.convergences(&ada()).await.expect("convergences"),
+            convergences: hers.convergences,
+            projections: hers.projections,
             events: self.events().await,
             hints: self.scheduler.count(),
         }
@@ -195,6 +209,11 @@ impl World {
         tx.advance_revision();
         write(&mut *tx).await.expect("a write");
         tx.commit().await.expect("a commit");
+    }
+
+    /// What an account holds from now on, whoever said so.
+    pub(crate) async fn hold(&self, projection: AuthorizationProjection) {
+        self.write(async |tx| tx.save_authorization_projection(&projection).await).await;
     }
 
     pub(crate) async fn save(&self, connector: Connector) {
@@ -265,7 +284,11 @@ impl World {
 }
 
 fn boot(number: u32, store: &Arc<dyn Store>, fakes: &Fakes, lease_duration: Duration) -> Arc<Application> {
-    Application::new(ApplicationConfig {
+    Application::new(config(number, store, fakes, lease_duration)).expect("an application")
+}
+
+fn config(number: u32, store: &Arc<dyn Store>, fakes: &Fakes, lease_duration: Duration) -> ApplicationConfig {
+    ApplicationConfig {
         store: Arc::clone(store),
         catalog: fakes.catalog.clone(),
         installer: fakes.installer.clone(),
@@ -291,8 +314,7 @@ fn boot(number: u32, store: &Arc<dyn Store>, fakes: &Fakes, lease_duration: Dura
         worker_id: format!("worker-{number}").parse().expect("a worker id"),
         boot_epoch: format!("boot-{number}").parse().expect("a boot epoch"),
         lease_duration,
-    })
-    .expect("an application")
+    }
 }
 
 pub(crate) fn page(next: &str, releases: &[Release]) -> SourcePage {

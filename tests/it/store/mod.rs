@@ -4,6 +4,7 @@ mod changes;
 mod clock;
 mod contract;
 mod faults;
+mod faulty;
 mod file;
 mod migrations;
 pub(crate) mod postgres;

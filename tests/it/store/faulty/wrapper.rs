@@ -91,6 +91,10 @@ impl Drop for FaultyTx {
 
 #[async_trait]
 impl Store for FaultyStore {
+    fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.0.changes()
+    }
+
     async fn begin(&self) -> Result<Box<dyn Tx>, Error> {
         Ok(Box::new(FaultyTx(Some(self.0.begin().await?), self.1)))
     }
