@@ -20,9 +20,10 @@ use crate::{
     ports::Clock,
 };
 
-/// How long a transaction waits for its turn inside this process; with a server, for
-/// the server to come back as well.
+/// How long a transaction waits for its turn inside this process.
 const TURN: Duration = Duration::from_secs(30);
+/// How long one waits for a connection to a server, which may be away.
+const SERVER_TURN: Duration = Duration::from_secs(10);
 const SQLITE_READERS: u32 = 4;
 /// Apart, so that whoever reads need not wait behind those who wait for their turn.
 const POSTGRES_WRITERS: u32 = 8;
@@ -141,14 +142,15 @@ impl SqlStore {
 
 async fn pool(url: &str, connections: u32, session: Option<&'static str>) -> Result<AnyPool, Error> {
     let options = AnyConnectOptions::from_str(url)?.disable_statement_logging();
+    let of_server = url.starts_with("postgres");
     let pool = AnyPoolOptions::new()
         .max_connections(connections)
         .min_connections(1)
-        .acquire_timeout(TURN)
+        .acquire_timeout(if of_server { SERVER_TURN } else { TURN })
         // An in-memory database ends with its connection.
         .idle_timeout(None)
         .max_lifetime(None)
-        .test_before_acquire(url.starts_with("postgres"))
+        .test_before_acquire(of_server)
         .after_connect(move |conn, _| {
             Box::pin(async move {
                 if let Some(session) = session {

@@ -77,12 +77,12 @@ impl Server {
         let connecting = PgConnection::connect_with(&self.0);
         match tokio::time::timeout(PATIENCE, connecting).await {
             Ok(Ok(conn)) => Ok(conn),
+            // A certificate that is not trusted arrives as data that is not valid.
+            Ok(Err(sqlx::Error::Io(cause))) if cause.kind() == io::ErrorKind::InvalidData => {
+                Err(self.unencrypted(cause))
+            }
             Ok(Err(sqlx::Error::Io(cause))) => Err(self.unreachable(cause)),
-            Ok(Err(cause @ sqlx::Error::Tls(_))) => Err(Error::unavailable(format!(
-                "no encrypted connection to {self} could be made; check sslmode and sslrootcert in the database URL"
-            ))
-            .with_retryable(false)
-            .with_cause(cause)),
+            Ok(Err(cause @ sqlx::Error::Tls(_))) => Err(self.unencrypted(cause)),
             Ok(Err(cause)) => {
                 let known = Error::from(cause);
                 let message = format!("{self}: {}", known.message);
@@ -106,6 +106,14 @@ impl Server {
 
     pub(super) fn options(&self) -> PgConnectOptions {
         PgConnectOptions::clone(&self.0)
+    }
+
+    fn unencrypted(&self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::unavailable(format!(
+            "no encrypted connection to {self} could be made; check sslmode and sslrootcert in the database URL"
+        ))
+        .with_retryable(false)
+        .with_cause(cause)
     }
 
     fn unreachable(&self, cause: io::Error) -> Error {
