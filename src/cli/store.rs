@@ -30,13 +30,13 @@ pub(super) enum StoreCommand {
 
 #[derive(Args, Debug)]
 pub(super) struct CheckOptions {
-    /// postgres://…: the rules run in schemas portcullis_check_* of that database, each dropped afterwards;
-    /// sqlite:PATH: in files of a temporary folder beside PATH, which itself is never opened;
-    /// or sqlite::memory: [default: SQLite in a temporary folder]
+    /// `postgres://…`: the rules run in schemas `portcullis_check_*` of that database, each dropped
+    /// afterwards; `sqlite:PATH`: in files of a temporary folder beside PATH, which itself is never
+    /// opened; or `sqlite::memory:` [default: SQLite in a temporary folder]
     #[arg(long, env = "PORTCULLIS_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
 
-    /// Check only the rules with FILTER in their name, as in leases or outbox::a_sequence
+    /// Check only the rules with FILTER in their name, as in leases or `outbox::a_sequence`
     #[arg(long, value_name = "FILTER")]
     rule: Option<String>,
 }

@@ -254,8 +254,14 @@ pub(super) async fn a_late_save_and_a_claim_at_once_agree(
         factory.advance_clock(MINUTE);
         late.enter(Stage::Installing, Timestamp(9_000));
         let late = [late];
-        let (saved, claimed) =
-            futures::join!(save_operations(&*here, &late), there.claim_operation(&id, &w2, MINUTE));
+        let (save, claim) = (save_operations(&*here, &late), there.claim_operation(&id, &w2, MINUTE));
+        // Either is the first to try in every other round.
+        let (saved, claimed) = if round % 2 == 0 {
+            futures::join!(save, claim)
+        } else {
+            let (claimed, saved) = futures::join!(claim, save);
+            (saved, claimed)
+        };
         let claimed = claimed?.ok_or_else(|| Error::unavailable("a lease that is over keeps others away"))?;
         let expected = match saved {
             Ok(()) => Stage::Installing,
