@@ -6,10 +6,15 @@ mod bare;
 mod call;
 mod client;
 mod daemon;
+mod database;
 mod fence;
 mod guest;
 mod instance;
+mod market;
+mod operations;
+mod refresh;
 mod restart;
+mod snapshot;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -85,11 +90,16 @@ fn main() -> ExitCode {
         return bare::serve(component.as_ref());
     }
     println!("{:<44} {:>10} {:>10} {:>12} {:>8}", "name", "measured", "reference", "ratio", "bar");
-    let rows: [(&str, Measure); 4] = [
+    let rows: [(&str, Measure); 9] = [
         (call::NAME, call::measure),
         (instance::NAME, instance::measure),
         (fence::NAME, fence::measure),
         (restart::NAME, restart::measure),
+        (snapshot::SQLITE, snapshot::sqlite),
+        (snapshot::POSTGRES, snapshot::postgres),
+        (operations::SQLITE, operations::sqlite),
+        (operations::POSTGRES, operations::postgres),
+        (refresh::NAME, refresh::measure),
     ];
     let mut short = 0;
     for (name, measure) in rows {

@@ -2,7 +2,8 @@
 //!
 //! A verb a file. `accept` makes a command durable, [`Application::execute`] does
 //! it, [`Application::recover`] takes up what a crash left; `binding` and `plan`
-//! decide what a route should be, [`Application::converge`] makes it so.
+//! decide what a route should be, [`Application::converge`] makes it so; [`authorize`]
+//! is about what an account may use.
 //! Everything here goes through [`crate::ports`]: no SQL, no HTTP, no file, no
 //! engine. Every change is one transaction that also advances the revision and
 //! enqueues the event, so a reader who saw revision N has seen all that led to it.
@@ -25,7 +26,12 @@
 //!    a restart interrupted is finished once the gate opens.
 //! 3. An interruption while a runtime is awaited, a lost lease or an error of the
 //!    store included, leaves the operation running for the next attempt.
+//! 4. Whoever waits for recovered operations asks the store, which hides none.
 //! 5. A refresh that a newer reading overtook sets the catalog ready.
+//! 6. A command that begins an authorization holds a lease of its operation, so a
+//!    recovery, here or in another daemon, leaves it alone while it lives.
+//! 7. Recovery before bootstrap is the host's to prevent: [`crate::daemon`] recovers
+//!    nothing before the scope is known.
 //!
 //! Where a port says that an error is not retryable, a component that cannot be
 //! linked for one, the operation ends with it, an update returns to the release

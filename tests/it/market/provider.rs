@@ -10,7 +10,7 @@ use portcullis::{
     domain::{
         authorization::{
             AuthorizationObservation, AuthorizationProgress, AuthorizationProjection, AuthorizationSnapshot,
-            AuthorizationState, AuthorizationStep,
+            AuthorizationState, AuthorizationStep, Resolution,
         },
         error::Error,
         id::{AccountId, ConnectionId},
@@ -263,6 +263,12 @@ impl World {
 
     pub(crate) async fn open(&self, scope: &OperationScope) -> Vec<Operation> {
         self.store.open_authorizations(scope).await.expect("a reading")
+    }
+
+    /// How the attempt of an operation ends, so far.
+    pub(crate) async fn resolution(&self, operation: &Operation) -> Option<Resolution> {
+        let stored = self.store.operation(&operation.operation_id).await.expect("a reading");
+        stored.expect("an operation").execution.authorization_session.expect("a receipt").resolution
     }
 
     pub(crate) async fn projection(&self, connector: &str) -> Option<AuthorizationProjection> {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use portcullis::{
     domain::{
+        authorization::AuthorizationState,
         error::{Error, ErrorCode},
         installation::{FailureCode, Installation},
         operation::{OperationKind, OperationScope, OperationState},
@@ -16,7 +17,7 @@ use portcullis::{
 
 use super::{
     fakes::Fault,
-    provider::{installed, local, remote},
+    provider::{held, installed, local, remote},
     world::{World, ada, broken, key, release},
 };
 
@@ -82,6 +83,8 @@ async fn an_unknown_connector_is_not_found_by_any_command() {
     world.refused(app.calibrate(&unknown), ErrorCode::NotFound, false).await;
     world.refused(app.prepare_runtime(&scope, &unknown), ErrorCode::NotFound, false).await;
     world.refused(app.cancel_authorization(&scope, &unknown), ErrorCode::NotFound, false).await;
+    let held = held("unknown", AuthorizationState::Connected, Some("one"));
+    world.refused(app.observe_authorization(&held), ErrorCode::NotFound, false).await;
     world.refused(app.connector(&unknown), ErrorCode::NotFound, false).await;
     world.refused(app.connector_view(&scope, &unknown), ErrorCode::NotFound, false).await;
 }

@@ -97,13 +97,23 @@ impl World {
     }
 
     pub(crate) async fn with_lease(lease: Duration) -> Self {
-        let fakes = Fakes::default();
         let schema = match Database::chosen() {
             Database::Sqlite => None,
             Database::Postgres => Some(Schema::new().await),
         };
+        let url = schema.as_ref().map_or_else(|| "sqlite::memory:".into(), Schema::url);
+        Self::opened(url, schema, lease).await
+    }
+
+    /// A device on the database at `url`, in place of the scenario's own.
+    pub(crate) async fn over(url: String) -> Self {
+        Self::opened(url, None, Duration::ZERO).await
+    }
+
+    async fn opened(url: String, schema: Option<Schema>, lease: Duration) -> Self {
+        let fakes = Fakes::default();
         let options = StoreOptions {
-            url: schema.as_ref().map_or_else(|| "sqlite::memory:".into(), Schema::url),
+            url,
             node_id: "node".parse().expect("a node id"),
             lease_clock: Some(fakes.clock.clone()),
         };
@@ -138,7 +148,7 @@ impl World {
     }
 
     /// The same device with something between the market and its database.
-    pub(crate) fn over(&self, store: Arc<dyn Store>) -> Arc<Application> {
+    pub(crate) fn through(&self, store: Arc<dyn Store>) -> Arc<Application> {
         boot(self.boots, &store, &self.fakes, Duration::ZERO)
     }
 
