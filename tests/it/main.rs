@@ -12,4 +12,5 @@ mod domain;
 mod guests;
 mod market;
 mod sandbox;
+mod scenarios;
 mod store;

@@ -148,7 +148,7 @@ impl World {
     }
 
     /// The same device with something between the market and its database.
-    pub(crate) fn over(&self, store: Arc<dyn Store>) -> Arc<Application> {
+    pub(crate) fn through(&self, store: Arc<dyn Store>) -> Arc<Application> {
         boot(self.boots, &store, &self.fakes, Duration::ZERO)
     }
 
