@@ -56,3 +56,4 @@ mod uninstall;
 pub use accept::{Accepted, ConnectorMutation, Mutation};
 pub use application::{Application, ApplicationConfig};
 pub use compatibility::{HostIdentity, ImplementationRegistry};
+pub use reconcile::Selection;

@@ -11,5 +11,6 @@ mod docs;
 mod domain;
 mod guests;
 mod market;
+mod model;
 mod sandbox;
 mod store;
