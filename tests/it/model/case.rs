@@ -105,7 +105,7 @@ impl Case {
         for act in std::iter::once(step.act).chain(step.meanwhile.map(|meanwhile| meanwhile.act)) {
             if let Act::CleanUp { hours } = act {
                 let cutoff = self.device.clock.now().0 - i64::try_from(hours * 3_600_000).expect("hours");
-                self.ledger.forget(&before, &self.seen, cutoff);
+                self.ledger.forget(&before, &self.seen, cutoff, step.meanwhile.is_some());
             }
         }
         self.ledger.check(&self.seen);

@@ -74,11 +74,12 @@ impl Ledger {
         )
     }
 
-    /// Forgets what a cleanup may have taken.
-    pub(crate) fn forget(&mut self, before: &Seen, seen: &Seen, cutoff: i64) {
+    /// Forgets what a cleanup may have taken. What ran beside it may have ended first.
+    pub(crate) fn forget(&mut self, before: &Seen, seen: &Seen, cutoff: i64, beside: bool) {
         self.0.retain(|_, known| {
             let stored = before.operations.get(&known.operation_id);
-            let may_go = stored.is_some_and(|stored| !stored.is_active() && stored.updated_at.0 <= cutoff);
+            let may_go =
+                stored.is_some_and(|stored| (beside || !stored.is_active()) && stored.updated_at.0 <= cutoff);
             seen.operations.contains_key(&known.operation_id) || !may_go
         });
     }

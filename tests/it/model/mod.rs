@@ -90,14 +90,14 @@ fn runtime() -> tokio::runtime::Runtime {
 
 #[test]
 fn whatever_happens_holds_on_sqlite_in_memory() {
-    run(48, 60, HAPPENS, |tally, steps, two_nodes| {
+    run(48, 100, HAPPENS, |tally, steps, two_nodes| {
         runtime().block_on(case::run("sqlite::memory:".to_owned(), two_nodes, steps, tally));
     });
 }
 
 #[test]
 fn whatever_happens_holds_in_a_file_and_leaves_no_secret_in_it() {
-    run(3, 40, &[], |tally, steps, two_nodes| {
+    run(4, 80, &[], |tally, steps, two_nodes| {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("portcullis.db");
         runtime().block_on(case::run(portcullis::store::sqlite_url(&file), two_nodes, steps, tally));
@@ -111,7 +111,7 @@ fn whatever_happens_holds_in_a_file_and_leaves_no_secret_in_it() {
 
 #[test]
 fn whatever_happens_holds_on_postgresql_and_leaves_no_secret_in_it() {
-    run(3, 40, &[], |tally, steps, two_nodes| {
+    run(4, 80, &[], |tally, steps, two_nodes| {
         runtime().block_on(async {
             let schema = Schema::new().await;
             case::run(schema.url(), two_nodes, steps, tally).await;

@@ -166,7 +166,7 @@ pub(crate) struct Step {
 }
 
 pub(crate) fn steps(length: usize) -> impl Strategy<Value = Vec<Step>> {
-    vec(step(), length / 2..length)
+    vec(step(), 1..length)
 }
 
 fn step() -> impl Strategy<Value = Step> {
