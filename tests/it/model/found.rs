@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use portcullis::{
-    domain::authorization::Resolution, market::authorize::BeginAuthorization, ports::ReplacementPolicy,
+    domain::{authorization::Resolution, error::ErrorCode},
+    market::authorize::BeginAuthorization,
+    ports::ReplacementPolicy,
 };
 
 use crate::market::world::{World, ada, altered, release};
@@ -33,4 +35,12 @@ async fn an_attempt_ends_when_its_connector_is_taken_off_the_catalog() {
         assert_eq!(world.authorization.cancelled.lock().len(), usize::from(!cannot_cancel));
         assert!(world.authorization.observed.lock().is_empty());
     }
+}
+
+#[tokio::test]
+async fn a_runtime_that_cannot_be_shown_is_not_switched() {
+    let world = World::with_echo().await;
+    world.offer(&[release("other", "1.0.0")]).await;
+    let command = world.command("off", "echo").await;
+    world.refused(world.app.set_runtime_enabled(command, false), ErrorCode::NotFound, false).await;
 }
