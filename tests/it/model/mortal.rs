@@ -209,7 +209,7 @@ impl Store for Mortal {
         self.alive().await;
         let tx = self.store.begin().await?;
         self.alive().await;
-        Ok(Box::new(MortalTx { life: self.clone(), tx: Some(tx) }))
+        Ok(Box::new(MortalTx { life: self.clone(), tx: Some(tx), owed: Vec::new(), told: Vec::new() }))
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Error> {
@@ -349,6 +349,10 @@ impl Store for Mortal {
 struct MortalTx {
     life: Mortal,
     tx: Option<Box<dyn Tx>>,
+    /// Connectors and operations that readers will see changed.
+    owed: Vec<(Option<ConnectorKey>, Option<OperationId>)>,
+    /// What was announced.
+    told: Vec<ChangedEvent>,
 }
 
 impl MortalTx {
@@ -358,6 +362,26 @@ impl MortalTx {
             pending::<()>().await;
         }
         &mut **self.tx.as_mut().expect("an open transaction")
+    }
+
+    fn owe(&mut self, key: &ConnectorKey) {
+        self.owed.push((Some(key.clone()), None));
+    }
+
+    /// Whatever readers will see changed is announced in the transaction that changes it.
+    fn settle(&self) {
+        let revision = self.still_open().revision();
+        for (key, operation) in &self.owed {
+            let told = self.told.iter().any(|event| {
+                event.revision <= revision
+                    && match operation {
+                        Some(id) => event.operation_id.as_ref() == Some(id),
+                        // One that is about no connector is about all of them.
+                        None => event.connector_key.is_none() || event.connector_key == *key,
+                    }
+            });
+            assert!(told, "{key:?} {operation:?} changed and nobody is told: {:?}", self.told);
+        }
     }
 
     fn still_open(&self) -> &dyn Tx {
@@ -384,10 +408,12 @@ impl Tx for MortalTx {
     }
 
     async fn save_connector(&mut self, connector: &Connector) -> Result<(), Error> {
+        self.owe(&connector.key);
         self.open().await.save_connector(connector).await
     }
 
     async fn delete_connector(&mut self, key: &ConnectorKey) -> Result<(), Error> {
+        self.owe(key);
         self.open().await.delete_connector(key).await
     }
 
@@ -411,6 +437,11 @@ impl Tx for MortalTx {
     }
 
     async fn save_operation(&mut self, operation: &Operation) -> Result<(), Error> {
+        let shown = |operation: &Operation| (operation.state.clone(), operation.stage, operation.attempt);
+        let before = self.open().await.operation(&operation.operation_id).await?;
+        if before.as_ref().map(shown) != Some(shown(operation)) {
+            self.owed.push((None, Some(operation.operation_id.clone())));
+        }
         self.open().await.save_operation(operation).await
     }
 
@@ -437,6 +468,11 @@ impl Tx for MortalTx {
         &mut self,
         projection: &AuthorizationProjection,
     ) -> Result<(), Error> {
+        let (account, key) = (&projection.account_id, &projection.connector_key);
+        let before = self.open().await.authorization_projection(account, key).await?;
+        if before.is_none_or(|before| before.differs_publicly(projection)) {
+            self.owe(key);
+        }
         self.open().await.save_authorization_projection(projection).await
     }
 
@@ -465,6 +501,7 @@ impl Tx for MortalTx {
     }
 
     async fn save_convergence(&mut self, convergence: &Convergence) -> Result<(), Error> {
+        self.owe(&convergence.desired.connector_key);
         self.open().await.save_convergence(convergence).await
     }
 
@@ -473,10 +510,12 @@ impl Tx for MortalTx {
         convergence: &Convergence,
         lease: &ConvergenceLease,
     ) -> Result<(), Error> {
+        self.owe(&lease.connector_key);
         self.open().await.save_convergence_leased(convergence, lease).await
     }
 
     async fn delete_convergence(&mut self, scope: &OperationScope, key: &ConnectorKey) -> Result<(), Error> {
+        self.owe(key);
         self.open().await.delete_convergence(scope, key).await
     }
 
@@ -485,11 +524,13 @@ impl Tx for MortalTx {
     }
 
     async fn enqueue_changed(&mut self, event: &ChangedEvent) -> Result<(), Error> {
+        self.told.push(event.clone());
         self.open().await.enqueue_changed(event).await
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), Error> {
         self.open().await;
+        self.settle();
         let tx = self.tx.take().expect("an open transaction");
         self.life.clone().write(tx.commit()).await
     }
