@@ -27,7 +27,8 @@ impl Application {
     /// Switches the runtime of an installed connector on or off for good.
     ///
     /// # Errors
-    /// [`ErrorCode::RevisionConflict`] for a stale revision;
+    /// [`ErrorCode::NotFound`] for a connector that is hidden, as one that no catalog
+    /// lists any more; [`ErrorCode::RevisionConflict`] for a stale revision;
     /// [`ErrorCode::OperationInProgress`] when the connector is not installed.
     pub async fn set_runtime_enabled(
         &self,
@@ -35,6 +36,8 @@ impl Application {
         enabled: bool,
     ) -> Result<(Connector, Option<ConnectorRuntime>), Error> {
         let (scope, key) = (&command.mutation.scope, &command.connector_key);
+        // The answer shows the connector: one that cannot be shown is not switched first.
+        self.connector(key).await?;
         let fence = Fence { command: Some(&command), activation: Some(enabled), replan: Replan::IfChanged };
         self.plan_installed(scope, key, &fence).await?;
         self.connector_view(scope, key).await

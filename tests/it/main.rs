@@ -11,6 +11,7 @@ mod docs;
 mod domain;
 mod guests;
 mod market;
+mod model;
 mod sandbox;
 mod scenarios;
 mod store;

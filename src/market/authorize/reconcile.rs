@@ -76,10 +76,13 @@ impl Application {
         let Some(session) = operation.open_session() else { return Ok(None) };
         let release = operation.frozen_release()?;
         let key = &release.connector_key;
-        let stored = self.config.store.connector(key).await?.ok_or_else(|| unknown_connector(key))?;
         if session.is_canceling() {
             return self.end_attempt(operation, Termination::Required).await.map(|()| None);
         }
+        let Some(stored) = self.config.store.connector(key).await? else {
+            // Delisted while its user was asked: there is nothing left to authorize.
+            return self.end_attempt(operation, Termination::WherePossible).await.map(|()| None);
+        };
         let Some(observer) = self.config.authorization.observer() else { return Ok(None) };
         let connector = Connector { release: release.clone(), ..stored };
         let intent = |resolution| {
