@@ -1,4 +1,10 @@
-//! How a worker starts, and what the catalog offers it.
+//! How a worker starts, what the catalog offers it, and what accounts hold.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use portcullis::domain::{authorization::AuthorizationSnapshot, id::AccountId};
+use portcullis::ports::AuthorizationSource;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,14 +21,31 @@ use portcullis::{
 use serde_json::json;
 
 use super::{
-    device::{Truths, Worker},
+    device::Worker,
     mortal::Mortal,
     step::{KEYS, Offer},
 };
+use crate::market::fakes::Shared;
 use crate::market::{
     fakes::{FakeClock, Fakes},
     world::altered,
 };
+
+/// What accounts hold elsewhere.
+#[derive(Default)]
+pub(crate) struct Truths {
+    pub(crate) told: Shared<BTreeMap<AccountId, AuthorizationSnapshot>>,
+    pub(super) faults: crate::market::fakes::Script,
+}
+
+#[async_trait]
+impl AuthorizationSource for Truths {
+    async fn snapshot(&self, account: &AccountId) -> Result<AuthorizationSnapshot, Error> {
+        self.faults.next()?;
+        let truth = self.told.lock().get(account).cloned();
+        Ok(truth.unwrap_or(AuthorizationSnapshot { revision: 0, projections: Vec::new() }))
+    }
+}
 
 /// Starts a worker.
 pub(super) fn boot(

@@ -2,7 +2,6 @@
 //! each step does with them.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use portcullis::{
     domain::{
         authorization::{
@@ -26,13 +24,13 @@ use portcullis::{
         timestamp::Timestamp,
     },
     market::{Application, ConnectorMutation, Mutation, Selection, authorize::BeginAuthorization},
-    ports::{AuthorizationSource, CleanupRequest, Clock as _, PhysicalState, ReplacementPolicy, Store},
+    ports::{CleanupRequest, Clock as _, PhysicalState, ReplacementPolicy, Store},
     store::{SqlStore, StoreOptions},
 };
 use secrecy::SecretSlice;
 
 use super::{
-    boot::{boot, release},
+    boot::{Truths, boot, release},
     mortal::{Blow, Mortal},
     step::{Act, Command, Id, KEYS, Mishap, Offer, Port, Rev, Says, Verb, WORKERS},
 };
@@ -53,22 +51,6 @@ pub(crate) fn scope(by: usize) -> OperationScope {
         0 => ada(),
         1 => bob(),
         _ => OperationScope::default(),
-    }
-}
-
-/// What accounts hold elsewhere.
-#[derive(Default)]
-pub(crate) struct Truths {
-    pub(crate) told: Shared<BTreeMap<AccountId, AuthorizationSnapshot>>,
-    faults: crate::market::fakes::Script,
-}
-
-#[async_trait]
-impl AuthorizationSource for Truths {
-    async fn snapshot(&self, account: &AccountId) -> Result<AuthorizationSnapshot, Error> {
-        self.faults.next()?;
-        let truth = self.told.lock().get(account).cloned();
-        Ok(truth.unwrap_or(AuthorizationSnapshot { revision: 0, projections: Vec::new() }))
     }
 }
 

@@ -16,7 +16,7 @@ use portcullis::{
         operation::{Operation, OperationScope},
         revision::Revision,
     },
-    ports::{Clock as _, ConvergenceLease, Store, Tx},
+    ports::{Clock as _, ConvergenceLease, Tx},
 };
 
 use super::mortal::Mortal;
