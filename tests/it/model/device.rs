@@ -2,7 +2,6 @@
 //! each step does with them.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use portcullis::{
     domain::{
         authorization::{
@@ -20,30 +18,26 @@ use portcullis::{
         digest::Sha256Digest,
         error::{Error, ErrorCode},
         id::{AccountId, BootEpoch, ConnectorKey, NodeId, OperationId},
-        manifest::ImplementationKind,
         operation::{Operation, OperationScope},
         release::Release,
         revision::Revision,
         timestamp::Timestamp,
     },
-    market::{
-        Application, ApplicationConfig, ConnectorMutation, HostIdentity, ImplementationRegistry, Mutation,
-        Selection, authorize::BeginAuthorization,
-    },
-    ports::{AuthorizationSource, CleanupRequest, Clock as _, PhysicalState, ReplacementPolicy, Store},
+    market::{Application, ConnectorMutation, Mutation, Selection, authorize::BeginAuthorization},
+    ports::{CleanupRequest, Clock as _, PhysicalState, ReplacementPolicy, Store},
     store::{SqlStore, StoreOptions},
 };
 use secrecy::SecretSlice;
-use serde_json::json;
 
 use super::{
+    boot::{Truths, boot, release},
     mortal::{Blow, Mortal},
     step::{Act, Command, Id, KEYS, Mishap, Offer, Port, Rev, Says, Verb, WORKERS},
 };
 use crate::market::{
     fakes::{FakeClock, Fakes, Fault, Shared},
     provider::{connected, connection},
-    world::{ada, altered, bob, key, page, request_id},
+    world::{ada, bob, key, page, request_id},
 };
 
 /// What no row, event or error may hold.
@@ -57,22 +51,6 @@ pub(crate) fn scope(by: usize) -> OperationScope {
         0 => ada(),
         1 => bob(),
         _ => OperationScope::default(),
-    }
-}
-
-/// What accounts hold elsewhere.
-#[derive(Default)]
-pub(crate) struct Truths {
-    pub(crate) told: Shared<BTreeMap<AccountId, AuthorizationSnapshot>>,
-    faults: crate::market::fakes::Script,
-}
-
-#[async_trait]
-impl AuthorizationSource for Truths {
-    async fn snapshot(&self, account: &AccountId) -> Result<AuthorizationSnapshot, Error> {
-        self.faults.next()?;
-        let truth = self.told.lock().get(account).cloned();
-        Ok(truth.unwrap_or(AuthorizationSnapshot { revision: 0, projections: Vec::new() }))
     }
 }
 
@@ -504,76 +482,6 @@ impl Device {
         let here = |worker: &Worker| count(worker.fakes.installer.commits.lock().as_slice());
         count(&self.committed_before) + self.workers.iter().map(here).sum::<usize>()
     }
-}
-
-fn boot(
-    who: usize,
-    boots: u32,
-    store: &Arc<dyn Store>,
-    clock: &Arc<FakeClock>,
-    truths: &Arc<Truths>,
-) -> Worker {
-    let boot_epoch: BootEpoch = format!("boot-{who}-{boots}").parse().expect("a boot epoch");
-    let mut fakes = Fakes::default();
-    fakes.clock = clock.clone();
-    let store = Mortal::new(store.clone(), clock.clone(), boot_epoch.clone());
-    let app = Application::new(ApplicationConfig {
-        store: Arc::new(store.clone()),
-        catalog: fakes.catalog.clone(),
-        installer: fakes.installer.clone(),
-        host: fakes.host.clone(),
-        authorization: fakes.authorization.clone(),
-        authorization_source: Some(truths.clone()),
-        scheduler: fakes.scheduler.clone(),
-        clock: clock.clone(),
-        ids: Arc::new(Ids { prefix: format!("{who}-{boots}-"), fakes: fakes.ids.clone() }),
-        registry: ImplementationRegistry::of([
-            ImplementationKind::WasmComponent,
-            ImplementationKind::RemoteStreamableHttp,
-        ]),
-        identity: HostIdentity {
-            product: "portcullis".into(),
-            platform: "linux-amd64".into(),
-            version: "1.2.0".parse().expect("a version"),
-        },
-        worker_id: format!("worker-{who}-{boots}").parse().expect("a worker id"),
-        boot_epoch,
-        lease_duration: Duration::ZERO,
-    })
-    .expect("an application");
-    Worker { app, store, fakes }
-}
-
-/// Ids that no two boots share.
-struct Ids {
-    prefix: String,
-    fakes: Arc<crate::market::fakes::FakeIds>,
-}
-
-impl portcullis::ports::IdSource for Ids {
-    fn fresh(&self) -> Result<String, Error> {
-        Ok(format!("{}{}", self.prefix, self.fakes.fresh()?))
-    }
-}
-
-fn release(index: usize, offer: &Offer) -> Option<Release> {
-    let version = format!("{}.0.0", offer.version?);
-    let needs = (KEYS[index] != "plain") != offer.other_kind;
-    Some(altered(KEYS[index], &version, |manifest| {
-        manifest["authorizationKind"] = if needs { "oauth2" } else { "none" }.into();
-        if KEYS[index] == "remote" {
-            manifest["requiredCapabilities"] = json!(["tools"]);
-            manifest["implementation"] = json!({
-                "kind": "remote_streamable_http",
-                "endpoint": "https://mcp.example.org/mcp",
-                "authentication": if needs { "connection" } else { "none" },
-                "allowedHosts": ["mcp.example.org"]
-            });
-        }
-        if offer.foreign {
-            manifest["compatibility"] = json!({ "products": ["other"], "platforms": ["linux-amd64"] });
-        }
-    }))
 }
 
 /// A connector key of the steps.

@@ -288,7 +288,7 @@ fn command() -> impl Strategy<Value = Command> {
     let by = prop_oneof![6 => Just(0_usize), 2 => Just(1), 1 => Just(2)];
     let rev = prop_oneof![6 => Just(Rev::Global), 3 => Just(Rev::Connector), 1 => Just(Rev::Stale)];
     let id = prop_oneof![
-        12 => Just(Id::Fresh), 2 => (0..32_usize).prop_map(Id::Again), 1 => (0..32_usize).prop_map(Id::Stolen)
+        12 => Just(Id::Fresh), 2 => (0..32_usize).prop_map(Id::Again), 2 => (0..32_usize).prop_map(Id::Stolen)
     ];
     (verb, 0..KEYS.len(), by, rev, id).prop_map(|(verb, key, by, rev, id)| Command { verb, key, by, rev, id })
 }
