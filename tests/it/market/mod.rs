@@ -239,7 +239,7 @@
 //! | 291 | `projecting::s291_a_truth_that_is_not_newer_changes_nothing_and_still_tells_open_attempts` |
 //! | 292 | `store::contract::leases::a_held_lease_refuses_other_workers_until_it_is_over` |
 //! | 293 | `store::contract::leases::a_renewal_without_the_lease_is_refused`, `store::contract::leases::a_save_under_a_lost_lease_is_refused` |
-//! | 294 | `store::contract::leases::two_claims_at_once_have_one_winner` |
+//! | 294 | `store::contract::leases::claims_at_once_have_one_winner` |
 //! | 295 | `store::contract::leases::a_worker_does_not_enter_its_own_lease_again` |
 //! | 296 | `store::contract::cleanup::what_ended_by_the_cut_off_is_forgotten` |
 //! | 297, 301 | `store::contract::cleanup::active_operations_and_unpublished_events_stay` |

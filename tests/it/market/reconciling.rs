@@ -221,7 +221,15 @@ async fn s087_only_what_runs_elsewhere_on_an_account_follows_its_truth() {
     assert_eq!(state_name(&world.stored("cloud").await), "not_installed");
 }
 
+async fn a_runtime_that_cannot_be_shown_is_not_switched() {
+    let world = World::with_echo().await;
+    world.offer(&[release("other", "1.0.0")]).await;
+    let command = world.command("off", "echo").await;
+    world.refused(world.app.set_runtime_enabled(command, false), ErrorCode::NotFound, false).await;
+}
+
 on_every_store! {
+    a_runtime_that_cannot_be_shown_is_not_switched,
     s101_s102_an_operation_that_does_the_same_is_joined_until_it_has_ended,
     s103_an_operation_for_somebody_else_or_something_else_is_not_joined,
     s104_a_runtime_that_may_not_run_is_reconciled_and_its_installation_stays,

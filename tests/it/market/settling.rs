@@ -1,6 +1,6 @@
 //! Settling attempts that were left open (J.8, 169 to 175 and 177).
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use portcullis::{
     domain::{
@@ -13,8 +13,8 @@ use portcullis::{
 
 use super::{
     fakes::Fault,
-    provider::{account, connection, held, installed},
-    world::{World, ada, key},
+    provider::{account, connection, held, installed, local},
+    world::{World, ada, key, release},
 };
 
 async fn settle(world: &World) -> ReconciledAuthorizations {
@@ -194,11 +194,28 @@ async fn an_attempt_of_a_device_that_waits_no_more_is_left_alone() {
 async fn a_provider_that_cannot_observe_settles_nothing() {
     let world = installed().await;
     world.pending("one", "mail").await;
-    world.authorization.cannot_observe.store(true, std::sync::atomic::Ordering::SeqCst);
+    world.authorization.cannot_observe.store(true, Ordering::SeqCst);
     world.clock.advance(Duration::from_secs(6000));
     let before = world.state().await;
     assert!(settle(&world).await.intents.is_empty());
     assert_eq!(world.state().await, before);
+}
+
+/// What is delisted and nobody installed is deleted, an open attempt or not.
+async fn an_attempt_ends_when_its_connector_is_taken_off_the_catalog() {
+    for cannot_cancel in [false, true] {
+        let world = World::with_remote().await;
+        world.authorization.cannot_cancel.store(cannot_cancel, Ordering::SeqCst);
+        world.offer(&[local("mail", "1.0.0"), release("echo", "1.0.0")]).await;
+        let attempt = world.pending("one", "mail").await;
+        world.offer(&[release("echo", "1.0.0")]).await;
+
+        let round = settle(&world).await;
+        assert!(round.intents.is_empty() && round.failures.is_empty(), "{:?}", round.failures);
+        assert_eq!(world.resolution(&attempt.operation).await, Some(Resolution::Superseded));
+        assert_eq!(world.authorization.cancelled.lock().len(), usize::from(!cannot_cancel));
+        assert_eq!(world.authorization.observed.lock().len(), 0);
+    }
 }
 
 async fn s097_s098_a_command_of_an_older_boot_is_failed_and_the_others_are_scheduled() {
@@ -237,6 +254,7 @@ async fn s097_s098_a_command_of_an_older_boot_is_failed_and_the_others_are_sched
 }
 
 on_every_store! {
+    an_attempt_ends_when_its_connector_is_taken_off_the_catalog,
     s169_an_account_that_is_connected_needs_no_question,
     s170_a_local_attempt_that_is_connected_moves_device_and_account,
     s171_s177_a_cancellation_that_was_interrupted_is_finished_after_a_restart,

@@ -14,7 +14,6 @@ mod boot;
 mod case;
 mod device;
 mod expect;
-mod found;
 mod healing;
 mod mortal;
 mod mortal_tx;
