@@ -49,6 +49,19 @@ impl OperationKind {
         }
     }
 
+    /// Where an attempt begins (spec A.5).
+    #[must_use]
+    pub const fn first_stage(self) -> Stage {
+        match self {
+            Self::RefreshCatalog => Stage::Refreshing,
+            Self::Install => Stage::Installing,
+            Self::Uninstall => Stage::Deactivating,
+            Self::ReconcileRuntime => Stage::RuntimePending,
+            Self::StartAuthorization => Stage::Authorizing,
+            Self::DisconnectAuthorization => Stage::Disconnecting,
+        }
+    }
+
     /// Whether recovery may execute it from stored state alone.
     #[must_use]
     pub const fn effect_is_durable(self) -> bool {

@@ -80,8 +80,13 @@ impl Application {
             outcome = self.carry_out(&row) => outcome,
             lost = keep(duration, || store.renew_convergence(&lease, duration)) => Err(lost),
         };
+        let mut lease_ended = false;
         let noted = match outcome {
-            Ok(Outcome::Observed(receipt)) => self.note_observed(&lease, &receipt).await,
+            Ok(Outcome::Observed(receipt)) => {
+                let noted = self.note_observed(&lease, &receipt).await;
+                lease_ended = noted.is_ok();
+                noted
+            }
             Ok(Outcome::Replan(intent)) => self.replan(&lease, &intent, None, false).await,
             Ok(Outcome::Expired(intent)) => self.replan(&lease, &intent, None, true).await,
             Ok(Outcome::Refused(error)) => {
@@ -95,11 +100,18 @@ impl Application {
             }
             Err(error) if error.find(ErrorCode::LeaseLost).is_some() => Err(error),
             Err(error) => match self.note_failed(&lease, failure_of(&error)).await {
-                Ok(()) => Err(error),
+                Ok(()) => {
+                    lease_ended = true;
+                    Err(error)
+                }
                 Err(lost) => Err(lost.with_cause(error)),
             },
         };
-        claim.release().await;
+        if lease_ended {
+            claim.ended();
+        } else {
+            claim.release().await;
+        }
         self.runtime_changed.notify_waiters();
         noted
     }

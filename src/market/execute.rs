@@ -87,7 +87,7 @@ impl Application {
     }
 
     async fn attempt(&self, lease: &OperationLease) -> Result<(), Error> {
-        let operation = self.start(lease).await?;
+        let (operation, left_at) = self.start(lease).await?;
         if operation.interrupted >= INTERRUPTIONS {
             return Err(Error::new(
                 ErrorCode::OperationAbandoned,
@@ -99,7 +99,7 @@ impl Application {
         }
         match operation.kind {
             OperationKind::RefreshCatalog => self.execute_refresh(lease).await,
-            OperationKind::Install => self.execute_install(lease, &operation).await,
+            OperationKind::Install => self.execute_install(lease, &operation, left_at).await,
             OperationKind::Uninstall => self.execute_uninstall(lease, &operation).await,
             OperationKind::StartAuthorization => Err(Error::new(
                 ErrorCode::AuthorizationFailed,
@@ -111,18 +111,21 @@ impl Application {
         }
     }
 
-    /// Begins an attempt. An operation that acts on routes and comes from another
-    /// boot is adopted into this one.
-    pub(super) async fn start(&self, lease: &OperationLease) -> Result<Operation, Error> {
+    /// Begins an attempt, at the first stage of its kind. An operation that acts on
+    /// routes and comes from another boot is adopted into this one. Answers with the
+    /// stage that the attempt before it had come to as well.
+    pub(super) async fn start(&self, lease: &OperationLease) -> Result<(Operation, Stage), Error> {
         let now = self.now();
         transaction!(self.config.store, |tx| {
             let mut operation = held(tx, lease).await?;
             let revision = tx.advance_revision();
+            let left_at = operation.stage;
             operation.start(now);
+            operation.enter(operation.kind.first_stage(), now);
             self.adopt(&mut operation, revision);
             tx.save_operation(&operation).await?;
             announce(tx, &operation, revision).await?;
-            operation
+            (operation, left_at)
         })
     }
 

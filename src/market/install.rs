@@ -39,13 +39,14 @@ impl Application {
         &self,
         lease: &OperationLease,
         operation: &Operation,
+        left_at: Stage,
     ) -> Result<(), Error> {
         let release = operation.frozen_release()?;
         self.config.registry.check(release)?;
         let scope = &operation.scope;
         // An attempt that had got as far as the runtime waits for the same intent;
         // a first one starts the release anew, even where the same one ran before.
-        let resumed = operation.stage == Stage::RuntimePending;
+        let resumed = left_at == Stage::RuntimePending;
         let request = InstallRequest {
             operation_id: operation.operation_id.clone(),
             scope: scope.clone(),
@@ -55,7 +56,6 @@ impl Application {
             release: release.clone(),
         };
 
-        self.enter(lease, Stage::Installing).await?;
         let receipt = self.config.installer.install(&request).await.map_err(|cause| {
             install_failed(format!("release {} could not be put in place", release.release_id), cause)
         })?;

@@ -63,6 +63,11 @@ impl Held {
         Self { store, tasks, claim: Some(claim) }
     }
 
+    /// Forgets it: what was stored under it has ended it.
+    pub(super) fn ended(mut self) {
+        self.claim = None;
+    }
+
     /// Gives it back now.
     pub(super) async fn release(mut self) {
         if let Some(claim) = self.claim.take() {

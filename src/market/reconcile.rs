@@ -16,7 +16,7 @@ use crate::{
         id::{ClientRequestId, ConnectorKey},
         installation::Installation,
         manifest::AuthorizationKind,
-        operation::{Operation, OperationKind, OperationScope, OperationTarget, Stage},
+        operation::{Operation, OperationKind, OperationScope, OperationTarget},
     },
     ports::OperationLease,
 };
@@ -167,7 +167,6 @@ impl Application {
     ) -> Result<(), Error> {
         let missing = || Error::new(ErrorCode::InstallFailed, "the operation does not name its connector");
         let key = operation.connector_key.as_ref().ok_or_else(missing)?;
-        self.enter(lease, Stage::RuntimePending).await?;
         self.restart_runtime(&operation.scope, key).await?;
         let now = self.now();
         transaction!(self.config.store, |tx| {

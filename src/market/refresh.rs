@@ -16,7 +16,6 @@ use crate::{
         error::Error,
         id::ConnectorKey,
         installation::Installation,
-        operation::Stage,
         release::{Release, ReleaseStatus},
         revision::Revision,
     },
@@ -34,7 +33,6 @@ impl Application {
     }
 
     pub(super) async fn execute_refresh(&self, lease: &OperationLease) -> Result<(), Error> {
-        self.enter(lease, Stage::Refreshing).await?;
         let number = self.catalog_fence.take();
         let contents = self.config.catalog.contents().await.map_err(source_error)?;
         check_contents(&contents)?;

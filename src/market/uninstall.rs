@@ -46,7 +46,6 @@ impl Application {
         let scope = &operation.scope;
         let generation = operation.generation.clone().ok_or_else(no_target)?;
 
-        self.enter(lease, Stage::Deactivating).await?;
         let connector = self.config.store.connector(key).await?.ok_or_else(|| unknown_connector(key))?;
         let release = self.release_evidence(&connector, &digest).await?;
         self.switch_off(lease, scope, &release).await?;

@@ -2,7 +2,10 @@
 
 use sqlx::{AnyConnection, any::AnyRow};
 
-use super::codec::{self, Cells};
+use super::{
+    codec::{self, Cells},
+    dialect::{Dialect, Statement, before},
+};
 use crate::{
     domain::{
         convergence::Convergence,
@@ -49,10 +52,13 @@ const SAVE: &str = "INSERT INTO convergences (node_id, account, connector_key, d
      lease_token = CASE WHEN excluded.lease_token > convergences.lease_token \
      THEN excluded.lease_token ELSE convergences.lease_token + 1 END \
      WHERE excluded.desired_generation >= convergences.desired_generation";
-const SAVE_LEASED: &str = "UPDATE convergences SET observed_generation = $5, observed_epoch = $6, \
+const SAVE_LEASED: Statement = before!(
+    "UPDATE convergences SET observed_generation = $5, observed_epoch = $6, \
      next_attempt_at = $7, document = $8, lease_owner = NULL, lease_expires_at = NULL \
      WHERE node_id = $1 AND account = $2 AND connector_key = $3 AND desired_generation = $4 \
-     AND lease_owner = $9 AND lease_token = $10 AND lease_expires_at > $11";
+     AND lease_owner = $9 AND lease_token = $10 AND lease_expires_at > ",
+    "$11"
+);
 const DELETE: &str = "DELETE FROM convergences WHERE node_id = $1 AND account = $2 AND connector_key = $3";
 const CLAIM: &str = concat!(
     "UPDATE convergences SET lease_owner = $6, lease_token = lease_token + 1, lease_expires_at = $7 \
@@ -144,13 +150,14 @@ pub(super) async fn save(
     }
 }
 
-/// Writes the outcome of work done under `lease`, which ends with it.
+/// Writes the outcome of work done under `lease`, which ends with it. `now` as
+/// [`Dialect::given`] has it.
 pub(super) async fn save_leased(
     conn: &mut AnyConnection,
     node: &NodeId,
     convergence: &Convergence,
     lease: &ConvergenceLease,
-    now: Timestamp,
+    (dialect, now): (Dialect, Option<Timestamp>),
 ) -> Result<(), Error> {
     let desired = &convergence.desired;
     let same = desired.scope == lease.scope
@@ -159,7 +166,7 @@ pub(super) async fn save_leased(
     if !same {
         return Err(lease_lost(&lease.connector_key));
     }
-    let written = sqlx::query(SAVE_LEASED)
+    let written = sqlx::query(dialect.text(SAVE_LEASED))
         .bind(node.as_str())
         .bind(account(&lease.scope))
         .bind(lease.connector_key.as_str())
@@ -170,7 +177,7 @@ pub(super) async fn save_leased(
         .bind(document(convergence)?)
         .bind(lease.owner.as_str())
         .bind(codec::number(lease.token.0)?)
-        .bind(now.0)
+        .bind(now.map(|now| now.0))
         .execute(conn)
         .await?;
     match written.rows_affected() {

@@ -160,6 +160,15 @@ impl Dialect {
         migration.replace("{key}", key).replace("{bytes}", bytes)
     }
 
+    /// The time that a statement is given; none where the server looks at its own clock.
+    pub(super) fn given(self, clock: Option<&dyn Clock>) -> Option<Timestamp> {
+        match (clock, self) {
+            (Some(clock), _) => Some(clock.now()),
+            (None, Self::Sqlite) => Some(SystemClock.now()),
+            (None, Self::Postgres) => None,
+        }
+    }
+
     /// The time of `clock`, and without one the database's own. An embedded database
     /// has the machine's.
     pub(super) async fn now(
@@ -167,13 +176,10 @@ impl Dialect {
         conn: &mut AnyConnection,
         clock: Option<&dyn Clock>,
     ) -> Result<Timestamp, Error> {
-        match (clock, self) {
-            (Some(clock), _) => Ok(clock.now()),
-            (None, Self::Sqlite) => Ok(SystemClock.now()),
-            (None, Self::Postgres) => {
-                const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
-                Ok(Timestamp(sqlx::query(NOW).fetch_one(conn).await?.try_get(0)?))
-            }
+        const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
+        match self.given(clock) {
+            Some(now) => Ok(now),
+            None => Ok(Timestamp(sqlx::query(NOW).fetch_one(conn).await?.try_get(0)?)),
         }
     }
 }
@@ -197,6 +203,24 @@ macro_rules! locking {
 }
 
 pub(super) use locking;
+
+/// The [`Statement`] that ends in a comparison with the time: with the parameter that
+/// [`Dialect::given`] fills, and without one with the server's own.
+macro_rules! before {
+    ($query:literal, $parameter:literal) => {
+        $crate::store::dialect::Statement {
+            sqlite: concat!($query, $parameter),
+            postgres: concat!(
+                $query,
+                "COALESCE(CAST(",
+                $parameter,
+                " AS BIGINT), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT))"
+            ),
+        }
+    };
+}
+
+pub(super) use before;
 
 /// Where a commit is told of: within the database, and apart from other schemas.
 macro_rules! channel {

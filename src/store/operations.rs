@@ -139,17 +139,25 @@ async fn list(conn: &mut AnyConnection, statement: &'static str) -> Result<Vec<O
 
 /// Writes an operation. The lease columns are the claim's: a save leaves them alone,
 /// so that it can neither shorten nor revive a lease.
-pub(super) async fn save(conn: &mut AnyConnection, operation: &Operation) -> Result<(), Error> {
+///
+/// `known_free` says that lane and client request were found free in this transaction.
+pub(super) async fn save(
+    conn: &mut AnyConnection,
+    operation: &Operation,
+    known_free: bool,
+) -> Result<(), Error> {
+    let claimed = operation.lease_token > LeaseToken(0);
     // The unique indexes hold in any case; asking first gives the refusal its name,
-    // which the databases do not do alike.
-    refuse_taken(conn, operation).await?;
+    // which the databases do not do alike. One that was claimed is in its lane.
+    if !claimed && !known_free {
+        refuse_taken(conn, operation).await?;
+    }
     let mut stored = operation.clone();
     keep_resolved_session(conn, &mut stored).await?;
     let lease = stored.lease.take();
     let token = std::mem::take(&mut stored.lease_token);
     let id = operation.operation_id.as_str();
     let document = codec::document(TABLE, id, &stored)?;
-    let claimed = token > LeaseToken(0);
     let statement = sqlx::query(if claimed { SAVE_CLAIMED } else { SAVE })
         .bind(id)
         .bind(operation.client_request_id.as_str())

@@ -10,12 +10,14 @@ use super::{
 use crate::domain::{
     error::Error,
     event::{ChangedEvent, OutboxEvent},
-    operation::Visibility,
+    id::{AccountId, OperationId},
+    operation::{Operation, Visibility},
     timestamp::Timestamp,
 };
 
 const TABLE: &str = "outbox";
 const ADD: &str = "INSERT INTO outbox (sequence, document) VALUES ($1, $2)";
+const ADD_BOTH: &str = "INSERT INTO outbox (sequence, document) VALUES ($1, $2), ($3, $4)";
 const PENDING: &str = "SELECT CAST(sequence AS TEXT) AS position, document FROM outbox WHERE published_at IS NULL \
      ORDER BY sequence LIMIT $1";
 const MARK: &str = "UPDATE outbox SET published_at = $2 WHERE sequence = $1 AND published_at IS NULL";
@@ -25,26 +27,13 @@ const MOST_PENDING: u32 = 500;
 
 /// Adds the owner's copy, where the operation behind the change has one who may see
 /// it, and then the machine's, which names neither operation nor owner (spec E.7).
+/// `saved` is an operation as the same transaction has written it.
 pub(super) async fn enqueue(
     conn: &mut AnyConnection,
     metadata: &mut Metadata,
+    saved: Option<&Owned>,
     changed: &ChangedEvent,
 ) -> Result<(), Error> {
-    let operation = match &changed.operation_id {
-        Some(id) => operations::get(&mut *conn, id).await?,
-        None => None,
-    };
-    if let Some(operation) = operation.filter(|operation| operation.visibility == Visibility::Account) {
-        let owners = OutboxEvent {
-            sequence: 0,
-            connector_key: changed.connector_key.clone(),
-            operation_id: Some(operation.operation_id),
-            owner_account_id: operation.owner_account_id,
-            visibility: Visibility::Account,
-            revision: changed.revision,
-        };
-        add(&mut *conn, metadata, owners).await?;
-    }
     let machines = OutboxEvent {
         sequence: 0,
         connector_key: changed.connector_key.clone(),
@@ -53,19 +42,64 @@ pub(super) async fn enqueue(
         visibility: Visibility::SystemPrivate,
         revision: changed.revision,
     };
-    add(conn, metadata, machines).await
+    let Some(owned) = behind(&mut *conn, saved, changed).await? else {
+        let (sequence, document) = take(metadata, machines)?;
+        sqlx::query(ADD).bind(sequence).bind(document).execute(conn).await?;
+        return Ok(());
+    };
+    let owners = OutboxEvent {
+        operation_id: Some(owned.operation_id),
+        owner_account_id: owned.owner_account_id,
+        visibility: Visibility::Account,
+        ..machines.clone()
+    };
+    let (first, owners) = take(metadata, owners)?;
+    let (second, machines) = take(metadata, machines)?;
+    sqlx::query(ADD_BOTH).bind(first).bind(owners).bind(second).bind(machines).execute(conn).await?;
+    Ok(())
 }
 
-/// Takes the next sequence. It becomes durable with the transaction, and with it alone.
-async fn add(conn: &mut AnyConnection, metadata: &mut Metadata, mut event: OutboxEvent) -> Result<(), Error> {
+/// An operation that its account may see.
+#[derive(Clone)]
+pub(super) struct Owned {
+    operation_id: OperationId,
+    owner_account_id: Option<AccountId>,
+    visibility: Visibility,
+}
+
+impl From<&Operation> for Owned {
+    fn from(operation: &Operation) -> Self {
+        Self {
+            operation_id: operation.operation_id.clone(),
+            owner_account_id: operation.owner_account_id.clone(),
+            visibility: operation.visibility,
+        }
+    }
+}
+
+/// The operation behind a change, if its account may see it.
+async fn behind(
+    conn: &mut AnyConnection,
+    saved: Option<&Owned>,
+    changed: &ChangedEvent,
+) -> Result<Option<Owned>, Error> {
+    let Some(id) = &changed.operation_id else { return Ok(None) };
+    let owned = match saved.filter(|saved| saved.operation_id == *id) {
+        Some(saved) => Some(saved.clone()),
+        None => operations::get(conn, id).await?.as_ref().map(Owned::from),
+    };
+    Ok(owned.filter(|owned| owned.visibility == Visibility::Account))
+}
+
+/// Gives the event the next sequence. It becomes durable with the transaction, and
+/// with it alone.
+fn take(metadata: &mut Metadata, mut event: OutboxEvent) -> Result<(i64, String), Error> {
     event.sequence = metadata
         .event_sequence
         .checked_add(1)
         .ok_or_else(|| Error::unavailable("the sequence of events is exhausted").with_retryable(false))?;
-    let document = codec::document(TABLE, &event.sequence.to_string(), &event)?;
-    sqlx::query(ADD).bind(event.sequence).bind(document).execute(conn).await?;
     metadata.event_sequence = event.sequence;
-    Ok(())
+    Ok((event.sequence, codec::document(TABLE, &event.sequence.to_string(), &event)?))
 }
 
 /// What was not yet passed on, in order.

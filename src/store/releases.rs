@@ -28,17 +28,23 @@ const FROM_POINTER: &str = "SELECT connector_key, document FROM installed_releas
 /// noted, a completed install becomes the current one, a completed removal takes
 /// everything of its connector away.
 ///
+/// `noted` says that the stored operation had its receipt before, and so its evidence.
+///
 /// # Errors
 /// [`crate::domain::error::ErrorCode::InstallFailed`] when an install has a receipt
 /// but not the release it was accepted for.
-pub(super) async fn follow(conn: &mut AnyConnection, operation: &Operation) -> Result<(), Error> {
+pub(super) async fn follow(
+    conn: &mut AnyConnection,
+    operation: &Operation,
+    noted: bool,
+) -> Result<(), Error> {
     let completed = operation.state == OperationState::Completed;
     match (operation.kind, &operation.connector_key) {
         (OperationKind::Install, Some(key)) if operation.execution.release_receipt.is_some() => {
             let release = operation.frozen_release()?;
             let digest = release.release_digest.to_string();
             let document = codec::document("release_installations", &digest, release)?;
-            for statement in [Some(ADD), completed.then_some(POINT)].into_iter().flatten() {
+            for statement in [(!noted).then_some(ADD), completed.then_some(POINT)].into_iter().flatten() {
                 sqlx::query(statement)
                     .bind(key.as_str())
                     .bind(&digest)

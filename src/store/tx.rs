@@ -12,7 +12,9 @@ use super::{
     connectors, convergences,
     dialect::Dialect,
     metadata::{self, Metadata},
-    operations, outbox, releases, state,
+    operations,
+    outbox::{self, Owned},
+    releases, state,
 };
 use crate::{
     domain::{
@@ -39,9 +41,28 @@ pub(super) struct SqlTx {
     stored: Metadata,
     /// As it shall be.
     metadata: Metadata,
+    /// The operation that was written last: most changes are announced right after.
+    saved: Option<Owned>,
+    /// What was found of operations in this turn, in which nobody else adds one.
+    found: Found,
     /// A step failed. What it left half done must not become durable, and SQLite may
     /// have ended the transaction by itself, so that a further step would be alone.
     spoiled: bool,
+}
+
+/// What a transaction has found out and need not ask again until it writes.
+#[derive(Default)]
+struct Found {
+    /// A lane without an active operation.
+    free_lane: Option<Option<ConnectorKey>>,
+    /// A client request that stands for no operation yet.
+    free_request: Option<(Option<AccountId>, ClientRequestId)>,
+    /// An operation whose release was received before, so that its evidence is there.
+    evidence: Option<OperationId>,
+}
+
+fn has_receipt(operation: &Operation) -> bool {
+    operation.execution.release_receipt.is_some()
 }
 
 impl SqlTx {
@@ -55,6 +76,8 @@ impl SqlTx {
             changes: Arc::clone(&store.changes),
             metadata: stored.clone(),
             stored,
+            saved: None,
+            found: Found::default(),
             spoiled: false,
         })
     }
@@ -108,7 +131,9 @@ impl Tx for SqlTx {
     async fn operation(&mut self, id: &OperationId) -> Result<Option<Operation>, Error> {
         let dialect = self.dialect;
         let step = operations::hold(self.connection()?, dialect, id).await;
-        self.settle(step)
+        let operation = self.settle(step)?;
+        self.found.evidence = operation.as_ref().filter(|one| has_receipt(one)).map(|_| id.clone());
+        Ok(operation)
     }
 
     async fn operation_by_client_request(
@@ -118,7 +143,9 @@ impl Tx for SqlTx {
     ) -> Result<Option<Operation>, Error> {
         let dialect = self.dialect;
         let step = operations::by_client_request(self.connection()?, dialect, owner, id).await;
-        self.settle(step)
+        let operation = self.settle(step)?;
+        self.found.free_request = operation.is_none().then(|| (owner.cloned(), id.clone()));
+        Ok(operation)
     }
 
     async fn active_operation_in_lane(
@@ -127,15 +154,24 @@ impl Tx for SqlTx {
     ) -> Result<Option<Operation>, Error> {
         let dialect = self.dialect;
         let step = operations::active_in_lane(self.connection()?, dialect, lane).await;
-        self.settle(step)
+        let operation = self.settle(step)?;
+        self.found.free_lane = operation.is_none().then(|| lane.cloned());
+        Ok(operation)
     }
 
     async fn save_operation(&mut self, operation: &Operation) -> Result<(), Error> {
         let mut operation = operation.clone();
         operation.normalize_ownership();
-        let step = operations::save(self.connection()?, &operation).await;
+        let found = std::mem::take(&mut self.found);
+        let known_free = found.free_lane.as_ref() == Some(&operation.connector_key)
+            && found.free_request.as_ref().is_some_and(|(owner, request)| {
+                (owner, request) == (&operation.owner_account_id, &operation.client_request_id)
+            });
+        let step = operations::save(self.connection()?, &operation, known_free).await;
         self.settle(step)?;
-        let step = releases::follow(self.connection()?, &operation).await;
+        self.saved = Some(Owned::from(&operation));
+        let noted = found.evidence.as_ref() == Some(&operation.operation_id);
+        let step = releases::follow(self.connection()?, &operation, noted).await;
         self.settle(step)
     }
 
@@ -212,9 +248,9 @@ impl Tx for SqlTx {
         lease: &ConvergenceLease,
     ) -> Result<(), Error> {
         let (dialect, clock, node_id) = (self.dialect, self.lease_clock.clone(), self.node_id.clone());
-        let step = dialect.now(self.connection()?, clock.as_deref()).await;
-        let now = self.settle(step)?;
-        let step = convergences::save_leased(self.connection()?, &node_id, convergence, lease, now).await;
+        let now = dialect.given(clock.as_deref());
+        let step =
+            convergences::save_leased(self.connection()?, &node_id, convergence, lease, (dialect, now)).await;
         self.settle(step)
     }
 
@@ -230,8 +266,8 @@ impl Tx for SqlTx {
     }
 
     async fn enqueue_changed(&mut self, event: &ChangedEvent) -> Result<(), Error> {
-        let mut metadata = self.metadata.clone();
-        let step = outbox::enqueue(self.connection()?, &mut metadata, event).await;
+        let (mut metadata, saved) = (self.metadata.clone(), self.saved.clone());
+        let step = outbox::enqueue(self.connection()?, &mut metadata, saved.as_ref(), event).await;
         self.settle(step)?;
         self.metadata = metadata;
         Ok(())

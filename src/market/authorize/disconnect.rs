@@ -7,7 +7,7 @@ use crate::{
         authorization::{Authorization, AuthorizationState, Resolution},
         connector::Connector,
         error::{Error, ErrorCode},
-        operation::{Operation, OperationKind, Stage},
+        operation::{Operation, OperationKind},
     },
     market::{
         accept::{Accepted, ConnectorMutation, announce},
@@ -42,7 +42,6 @@ impl Application {
     ) -> Result<(), Error> {
         let release = operation.frozen_release()?;
         let (scope, key) = (&operation.scope, &release.connector_key);
-        self.enter(lease, Stage::Disconnecting).await?;
         let request = DisconnectRequest {
             operation_id: operation.operation_id.clone(),
             scope: scope.clone(),

@@ -12,7 +12,7 @@ use crate::{
         },
         connector::Connector,
         error::{Error, ErrorCode},
-        operation::{Operation, OperationState, Stage},
+        operation::{Operation, OperationState},
     },
     market::{
         accept::announce, application::Application, execute::held, snapshot::unknown_connector,
@@ -41,11 +41,10 @@ impl Application {
         if let Some(session) = stored.filter(|session| session.is_resolved()) {
             return Ok(Step { session: session.clone(), progress: None });
         }
-        if let Some(lease) = lease {
-            if operation.state == OperationState::Accepted {
-                self.start(lease).await?;
-            }
-            self.enter(lease, Stage::Authorizing).await?;
+        if let Some(lease) = lease
+            && operation.state == OperationState::Accepted
+        {
+            self.start(lease).await?;
         }
         let step_base = stored.map_or(0, |session| session.step_revision);
         if begin.after_step > step_base {

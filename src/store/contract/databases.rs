@@ -22,11 +22,8 @@ use super::{Opened, StoreFactory};
 use crate::{
     domain::{error::Error, id::NodeId, timestamp::Timestamp},
     ports::{Clock, IdSource as _, RandomIds},
-    store::{SqlStore, StoreOptions, connect::Place, sqlite_url},
+    store::{SqlStore, StoreOptions, connect::Place, server::Server, sqlite_url},
 };
-
-/// How long a server may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// A clock that stands still until it is told to go on.
 #[derive(Debug)]
@@ -67,13 +64,16 @@ pub struct SqlDatabases {
 enum Ground {
     Memory,
     Folder(TempDir),
-    Server(Server),
+    Server(Schemas),
 }
 
-struct Server {
+/// The schemas of one database.
+struct Schemas {
     url: Url,
-    /// The schemas that are there, or soon may be.
-    schemas: Mutex<BTreeSet<String>>,
+    /// Shows itself without a password.
+    server: Server,
+    /// Those that are there, or soon may be.
+    left: Mutex<BTreeSet<String>>,
 }
 
 impl SqlDatabases {
@@ -87,13 +87,11 @@ impl SqlDatabases {
         let place = match Place::parse(url)? {
             Place::Memory => Ground::Memory,
             Place::File(path) => Ground::Folder(folder_beside(&path)?),
-            Place::Server(_) => {
-                let url = Url::parse(url).map_err(|_| {
-                    Error::invalid_request(
-                        "the database URL is not readable; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE",
-                    )
+            Place::Server(server) => {
+                let url = Url::parse(url).map_err(|cause| {
+                    Error::invalid_request("the database URL cannot be read").with_cause(cause)
                 })?;
-                Ground::Server(Server { url, schemas: Mutex::default() })
+                Ground::Server(Schemas { url, server, left: Mutex::default() })
             }
         };
         Ok(Self { place: Arc::new(place), made: AtomicU64::new(0) })
@@ -105,7 +103,7 @@ impl SqlDatabases {
         match &*self.place {
             Ground::Memory => "SQLite in memory".to_owned(),
             Ground::Folder(folder) => format!("SQLite files in {}", folder.path().display()),
-            Ground::Server(server) => format!("PostgreSQL schemas portcullis_check_* at {}", server.shown()),
+            Ground::Server(server) => format!("schemas portcullis_check_* of {}", server.server),
         }
     }
 
@@ -145,7 +143,7 @@ impl SqlDatabases {
     /// When something stays, and where.
     pub async fn remove(&self) -> Result<(), Error> {
         let Ground::Server(server) = &*self.place else { return Ok(()) };
-        let left = server.schemas.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let left = server.left.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for schema in left {
             server.drop(&schema).await?;
         }
@@ -167,16 +165,7 @@ fn folder_beside(path: &Path) -> Result<TempDir, Error> {
     })
 }
 
-impl Server {
-    /// Its URL without password and parameters.
-    fn shown(&self) -> String {
-        let mut url = self.url.clone();
-        let _ = url.set_password(None);
-        url.set_query(None);
-        url.set_fragment(None);
-        url.into()
-    }
-
+impl Schemas {
     fn url_of(&self, schema: &str) -> Url {
         let mut url = self.url.clone();
         url.query_pairs_mut().append_pair("options[search_path]", schema);
@@ -184,34 +173,16 @@ impl Server {
     }
 
     async fn connect(&self, schema: &str) -> Result<PgConnection, Error> {
-        let url = self.url_of(schema);
-        let connecting = timeout(ANSWER, PgConnection::connect(url.as_str())).await;
-        let refused = |why: &str| {
-            Error::unavailable(format!("the PostgreSQL server of {} {why}", self.shown()))
-                .with_retryable(false)
-        };
-        match connecting {
-            Ok(Ok(conn)) => Ok(conn),
-            Ok(Err(sqlx::Error::Database(refusal))) => {
-                Err(refused(&format!("refuses the connection: {}", refusal.message())))
-            }
-            Ok(Err(sqlx::Error::Configuration(_))) => Err(Error::invalid_request(
-                "the database URL is not usable; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE",
-            )),
-            Ok(Err(cause)) => {
-                Err(refused("cannot be reached; check its address, and that it runs").with_cause(cause))
-            }
-            Err(_) => Err(refused("does not answer; check its address, and that it runs")),
-        }
+        Server::parse(self.url_of(schema).as_str())?.connect().await
     }
 
     async fn create(&self, schema: &str) -> Result<(), Error> {
         let mut conn = self.connect(schema).await?;
-        self.schemas.lock().unwrap_or_else(PoisonError::into_inner).insert(schema.to_owned());
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(schema.to_owned());
         let created =
             sqlx::raw_sql(AssertSqlSafe(format!("CREATE SCHEMA {schema}"))).execute(&mut conn).await;
         if let Err(cause) = created {
-            self.schemas.lock().unwrap_or_else(PoisonError::into_inner).remove(schema);
+            self.left.lock().unwrap_or_else(PoisonError::into_inner).remove(schema);
             return Err(may_not_create(&mut conn, cause).await);
         }
         // A pooler between may leave the search path out: then every table would go
@@ -235,7 +206,7 @@ impl Server {
             Error::unavailable(format!("the schema {schema} is still there; drop it yourself"))
                 .with_cause(cause)
         })?;
-        self.schemas.lock().unwrap_or_else(PoisonError::into_inner).remove(schema);
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).remove(schema);
         Ok(conn.close().await?)
     }
 }
