@@ -82,7 +82,10 @@ impl Application {
                 Err(error)
             }
         };
-        claim.release().await;
+        match &outcome {
+            Ok(()) => claim.ended(),
+            Err(_) => claim.release().await,
+        }
         outcome
     }
 

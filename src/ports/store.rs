@@ -233,7 +233,8 @@ pub trait Tx: Send {
 
     /// Writes an operation and keeps release evidence in step (spec E.4, E.5).
     /// Normalizes its ownership first. An authorization attempt that is stored as
-    /// resolved stays as it is stored (spec A.8).
+    /// resolved stays as it is stored (spec A.8). An operation that ends under a
+    /// lease ends the lease.
     ///
     /// # Errors
     /// [`crate::domain::error::ErrorCode::LeaseLost`] when it was claimed and its

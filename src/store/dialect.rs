@@ -96,6 +96,11 @@ impl Dialect {
         }
     }
 
+    /// Whether one statement may write to two tables.
+    pub(super) const fn writes_two_tables(self) -> bool {
+        matches!(self, Self::Postgres)
+    }
+
     /// The names of the tables that are there.
     pub(super) const fn tables(self) -> &'static str {
         match self {

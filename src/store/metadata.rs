@@ -5,6 +5,7 @@ use sqlx::AnyConnection;
 use super::{
     codec::{self, Cells},
     dialect::{Dialect, Statement, announcing, locking},
+    outbox,
 };
 use crate::domain::{catalog::CatalogState, error::Error, revision::Revision};
 
@@ -26,6 +27,16 @@ const GET: &str = get!();
 const TAKE_TURN: Statement = locking!(get!());
 const REPLACE: &str = replace!();
 const REPLACE_AND_ANNOUNCE: Statement = announcing!(replace!());
+/// The same with the events that a commit mostly has, one or two, in one round trip:
+/// others wait for their turn meanwhile.
+const REPLACE_WITH_ONE: Statement = announcing!(concat!(
+    "WITH added AS (INSERT INTO outbox (sequence, document) VALUES ($7, $8)) ",
+    replace!()
+));
+const REPLACE_WITH_BOTH: Statement = announcing!(concat!(
+    "WITH added AS (INSERT INTO outbox (sequence, document) VALUES ($7, $8), ($9, $10)) ",
+    replace!()
+));
 
 /// The row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,23 +79,34 @@ impl Metadata {
     }
 }
 
-/// Writes `new` where `old` is still there; tells whether it was. Events between the
-/// two are announced with the commit.
+/// Writes `new` where `old` is still there; tells whether it was. `events` are those
+/// between the two, and announced with the commit.
 pub(super) async fn replace(
     conn: &mut AnyConnection,
     dialect: Dialect,
     old: &Metadata,
     new: &Metadata,
+    events: &[outbox::Row],
 ) -> Result<bool, Error> {
-    let statement = if new.announces(old) { dialect.text(REPLACE_AND_ANNOUNCE) } else { REPLACE };
-    let written = sqlx::query(statement)
+    let (statement, together): (&'static str, &[outbox::Row]) = match events {
+        [] => (REPLACE, &[]),
+        [_] if dialect.writes_two_tables() => (dialect.text(REPLACE_WITH_ONE), events),
+        [_, _] if dialect.writes_two_tables() => (dialect.text(REPLACE_WITH_BOTH), events),
+        _ => {
+            outbox::add(conn, events).await?;
+            (dialect.text(REPLACE_AND_ANNOUNCE), &[])
+        }
+    };
+    let mut statement = sqlx::query(statement)
         .bind(codec::number(new.revision.0)?)
         .bind(codec::word(&new.catalog_state)?)
         .bind(&new.source_revision)
         .bind(new.event_sequence)
         .bind(codec::number(old.revision.0)?)
-        .bind(old.event_sequence)
-        .execute(conn)
-        .await?;
+        .bind(old.event_sequence);
+    for event in together {
+        statement = statement.bind(event.sequence).bind(&event.document);
+    }
+    let written = statement.execute(conn).await?;
     Ok(written.rows_affected() == 1)
 }

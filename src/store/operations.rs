@@ -54,7 +54,9 @@ const SAVE: &str = "INSERT INTO operations (operation_id, client_request_id, own
      state = excluded.state, updated_at = excluded.updated_at, document = excluded.document, \
      session_open = excluded.session_open";
 const SAVE_CLAIMED: &str = "UPDATE operations SET client_request_id = $2, owner = $3, visibility = $4, lane = $5, \
-     kind = $6, state = $7, updated_at = $8, document = $9, session_open = $10 \
+     kind = $6, state = $7, updated_at = $8, document = $9, session_open = $10, \
+     lease_owner = CASE WHEN $7 IN ('completed', 'failed') THEN NULL ELSE lease_owner END, \
+     lease_expires_at = CASE WHEN $7 IN ('completed', 'failed') THEN NULL ELSE lease_expires_at END \
      WHERE operation_id = $1 AND COALESCE(lease_owner, '') = $11 AND lease_token = $12";
 const CLAIM: &str = concat!(
     "UPDATE operations SET lease_owner = $2, lease_token = lease_token + 1, lease_expires_at = $3 \
@@ -138,7 +140,8 @@ async fn list(conn: &mut AnyConnection, statement: &'static str) -> Result<Vec<O
 }
 
 /// Writes an operation. The lease columns are the claim's: a save leaves them alone,
-/// so that it can neither shorten nor revive a lease.
+/// so that it can neither shorten nor revive a lease, but one that ends the operation
+/// ends its lease.
 ///
 /// `known_free` says that lane and client request were found free in this transaction.
 pub(super) async fn save(

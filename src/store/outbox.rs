@@ -25,15 +25,21 @@ const MARK: &str = "UPDATE outbox SET published_at = $2 WHERE sequence = $1 AND 
 /// Never more than this many at once.
 const MOST_PENDING: u32 = 500;
 
-/// Adds the owner's copy, where the operation behind the change has one who may see
+/// A row that is written when its transaction commits.
+pub(super) struct Row {
+    pub(super) sequence: i64,
+    pub(super) document: String,
+}
+
+/// Makes the owner's copy, where the operation behind the change has one who may see
 /// it, and then the machine's, which names neither operation nor owner (spec E.7).
 /// `saved` is an operation as the same transaction has written it.
-pub(super) async fn enqueue(
+pub(super) async fn announce(
     conn: &mut AnyConnection,
     metadata: &mut Metadata,
     saved: Option<&Owned>,
     changed: &ChangedEvent,
-) -> Result<(), Error> {
+) -> Result<Vec<Row>, Error> {
     let machines = OutboxEvent {
         sequence: 0,
         connector_key: changed.connector_key.clone(),
@@ -42,20 +48,24 @@ pub(super) async fn enqueue(
         visibility: Visibility::SystemPrivate,
         revision: changed.revision,
     };
-    let Some(owned) = behind(&mut *conn, saved, changed).await? else {
-        let (sequence, document) = take(metadata, machines)?;
-        sqlx::query(ADD).bind(sequence).bind(document).execute(conn).await?;
-        return Ok(());
-    };
-    let owners = OutboxEvent {
+    let owners = behind(conn, saved, changed).await?.map(|owned| OutboxEvent {
         operation_id: Some(owned.operation_id),
         owner_account_id: owned.owner_account_id,
         visibility: Visibility::Account,
         ..machines.clone()
-    };
-    let (first, owners) = take(metadata, owners)?;
-    let (second, machines) = take(metadata, machines)?;
-    sqlx::query(ADD_BOTH).bind(first).bind(owners).bind(second).bind(machines).execute(conn).await?;
+    });
+    owners.into_iter().chain([machines]).map(|event| row(metadata, event)).collect()
+}
+
+/// Writes rows that were made, in two at a time.
+pub(super) async fn add(conn: &mut AnyConnection, rows: &[Row]) -> Result<(), Error> {
+    for pair in rows.chunks(2) {
+        let mut statement = sqlx::query(if pair.len() == 2 { ADD_BOTH } else { ADD });
+        for row in pair {
+            statement = statement.bind(row.sequence).bind(&row.document);
+        }
+        statement.execute(&mut *conn).await?;
+    }
     Ok(())
 }
 
@@ -93,13 +103,16 @@ async fn behind(
 
 /// Gives the event the next sequence. It becomes durable with the transaction, and
 /// with it alone.
-fn take(metadata: &mut Metadata, mut event: OutboxEvent) -> Result<(i64, String), Error> {
+fn row(metadata: &mut Metadata, mut event: OutboxEvent) -> Result<Row, Error> {
     event.sequence = metadata
         .event_sequence
         .checked_add(1)
         .ok_or_else(|| Error::unavailable("the sequence of events is exhausted").with_retryable(false))?;
     metadata.event_sequence = event.sequence;
-    Ok((event.sequence, codec::document(TABLE, &event.sequence.to_string(), &event)?))
+    Ok(Row {
+        sequence: event.sequence,
+        document: codec::document(TABLE, &event.sequence.to_string(), &event)?,
+    })
 }
 
 /// What was not yet passed on, in order.

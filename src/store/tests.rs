@@ -115,9 +115,9 @@ async fn a_commit_over_a_revision_that_moved_on_is_a_conflict() {
     let current = metadata::get(&mut conn).await.expect("the counters");
     let mut older = current.clone();
     older.revision = Revision(0);
-    assert!(!metadata::replace(&mut conn, store.dialect, &older, &current).await.expect("an answer"));
+    assert!(!metadata::replace(&mut conn, store.dialect, &older, &current, &[]).await.expect("an answer"));
     older = current.clone();
     older.event_sequence = 7;
-    assert!(!metadata::replace(&mut conn, store.dialect, &older, &current).await.expect("an answer"));
-    assert!(metadata::replace(&mut conn, store.dialect, &current, &current).await.expect("an answer"));
+    assert!(!metadata::replace(&mut conn, store.dialect, &older, &current, &[]).await.expect("an answer"));
+    assert!(metadata::replace(&mut conn, store.dialect, &current, &current, &[]).await.expect("an answer"));
 }

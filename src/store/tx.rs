@@ -41,6 +41,8 @@ pub(super) struct SqlTx {
     stored: Metadata,
     /// As it shall be.
     metadata: Metadata,
+    /// What is announced when it commits.
+    events: Vec<outbox::Row>,
     /// The operation that was written last: most changes are announced right after.
     saved: Option<Owned>,
     /// What was found of operations in this turn, in which nobody else adds one.
@@ -76,6 +78,7 @@ impl SqlTx {
             changes: Arc::clone(&store.changes),
             metadata: stored.clone(),
             stored,
+            events: Vec::new(),
             saved: None,
             found: Found::default(),
             spoiled: false,
@@ -267,16 +270,24 @@ impl Tx for SqlTx {
 
     async fn enqueue_changed(&mut self, event: &ChangedEvent) -> Result<(), Error> {
         let (mut metadata, saved) = (self.metadata.clone(), self.saved.clone());
-        let step = outbox::enqueue(self.connection()?, &mut metadata, saved.as_ref(), event).await;
-        self.settle(step)?;
+        let step = outbox::announce(self.connection()?, &mut metadata, saved.as_ref(), event).await;
+        let rows = self.settle(step)?;
         self.metadata = metadata;
+        self.events.extend(rows);
         Ok(())
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), Error> {
         self.connection()?;
         if self.metadata != self.stored
-            && !metadata::replace(&mut self.transaction, self.dialect, &self.stored, &self.metadata).await?
+            && !metadata::replace(
+                &mut self.transaction,
+                self.dialect,
+                &self.stored,
+                &self.metadata,
+                &self.events,
+            )
+            .await?
         {
             return Err(Error::new(
                 ErrorCode::SerializationConflict,

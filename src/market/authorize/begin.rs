@@ -132,7 +132,10 @@ impl Application {
                 Err(_) => tracing::warn!(%id, "the end of an authorization was not noted in time"),
             }
         }
-        claim.release().await;
+        match &outcome {
+            Ok(_) => claim.ended(),
+            Err(_) => claim.release().await,
+        }
         outcome
     }
 

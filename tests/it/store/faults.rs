@@ -189,8 +189,7 @@ async fn a_connection_that_ends_within_a_transaction_leaves_nothing() {
         let error = if before_commit {
             tx.commit().await.expect_err("nobody is there")
         } else {
-            let step = tx.enqueue_changed(&ChangedEvent { revision, ..ChangedEvent::default() }).await;
-            let error = step.expect_err("nobody is there");
+            let error = tx.connectors().await.expect_err("nobody is there");
             tx.commit().await.expect_err("a step is missing");
             error
         };
