@@ -30,7 +30,9 @@ use crate::{
         catalog::{CombinedCatalog, StaticCatalog},
     },
     config::ServeSettings,
-    domain::{error::Error, event::OutboxEvent, id::BootEpoch, operation::OperationScope},
+    domain::{
+        error::Error, event::OutboxEvent, id::BootEpoch, operation::OperationScope, revision::Revision,
+    },
     market::{Application, HostIdentity, ImplementationRegistry},
     ports::{Clock, IdSource, ImplementationHost, Store},
     sandbox::{DevelopmentHost, SandboxHost, SandboxSettings},
@@ -102,6 +104,13 @@ impl Daemon {
         let options = StoreOptions { url, node_id: node_id.clone(), lease_clock };
         let sql_store = SqlStore::open(options).await?;
         let store: Arc<dyn Store> = Arc::new(sql_store.clone());
+        if store.snapshot().await?.revision == Revision(0) && data_dir.holds_artifacts() {
+            tracing::warn!(
+                data_dir = %data_dir.path().display(),
+                "the database is new, but the data directory holds files of installed connectors: if the database \
+                 was lost, stop, and restore it together with its -wal file"
+            );
+        }
         let released =
             release_leases_of_earlier_boots(&*store, &node_id, &worker_id, &settings.scope).await?;
         if released > 0 {

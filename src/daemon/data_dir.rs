@@ -187,6 +187,12 @@ impl DataDir {
         self.path.join("artifacts")
     }
 
+    /// Whether an earlier start put artifacts there.
+    #[must_use]
+    pub fn holds_artifacts(&self) -> bool {
+        fs::read_dir(self.artifacts()).is_ok_and(|mut entries| entries.next().is_some())
+    }
+
     /// The folder of compiled components.
     #[must_use]
     pub fn compiled(&self) -> PathBuf {

@@ -259,6 +259,8 @@ pub(super) use {announcing, channel};
 pub(super) enum Fault {
     /// Another transaction was in the way.
     Conflict,
+    /// Another transaction was waited for, and for too long to begin again.
+    Busy,
     /// There is no room left.
     Full,
     /// The database may not be written to.
@@ -309,7 +311,8 @@ fn sqlite_fault(code: u32) -> Fault {
 fn postgres_fault(code: &str) -> Fault {
     match code {
         // The last: a transaction that was left alone for too long has lost its turn.
-        "40001" | "40P01" | "55P03" | "25P03" => Fault::Conflict,
+        "40001" | "40P01" | "25P03" => Fault::Conflict,
+        "55P03" => Fault::Busy,
         "53100" => Fault::Full,
         "25006" => Fault::ReadOnly,
         "XX001" | "XX002" => Fault::Damaged,
@@ -347,7 +350,7 @@ mod tests {
         for (code, meaning) in [
             ("40001", Fault::Conflict),
             ("40P01", Fault::Conflict),
-            ("55P03", Fault::Conflict),
+            ("55P03", Fault::Busy),
             ("25P03", Fault::Conflict),
             ("53100", Fault::Full),
             ("53300", Fault::Unreachable),

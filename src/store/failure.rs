@@ -38,6 +38,9 @@ fn of_fault(fault: Fault) -> Error {
             ErrorCode::SerializationConflict,
             "another transaction was in the way; the same transaction may be tried again",
         ),
+        Fault::Busy => Error::unavailable(
+            "another transaction holds the database and does not end; try again later, and look who holds it",
+        ),
         Fault::Full => Error::unavailable("the disk that holds the database is full; free some space"),
         Fault::ReadOnly => {
             Error::unavailable("the database is read-only; give the daemon write access to it")

@@ -52,6 +52,16 @@ impl Server {
                 "the database URL must start with postgres://, as in postgres://user@host/portcullis",
             ));
         }
+        // Of a URL that was put together wrongly, a password may stand anywhere.
+        let named = |name: &str| parsed.query_pairs().any(|(key, _)| key == name);
+        let hosted = parsed.host_str().is_some_and(|host| !host.is_empty());
+        let database = parsed.path().strip_prefix('/').unwrap_or_default();
+        if !(hosted || named("host") || named("hostaddr")) || database.contains(['/', ':', '@', '\\']) {
+            return Err(Error::invalid_request(
+                "the database URL is not postgres://user:password@host:port/database; write any of :/?#[]@% within \
+                 a name or a password as %3A and so on",
+            ));
+        }
         let known = |name: &str| PARAMETERS.contains(&name) || name.starts_with("options[");
         if !parsed.query_pairs().all(|(name, _)| known(&name)) {
             return Err(Error::invalid_request(
@@ -61,8 +71,8 @@ impl Server {
         }
         let options = PgConnectOptions::from_str(url).map_err(|cause| {
             Error::invalid_request(
-                "a parameter of the database URL has a value that cannot be; sslmode is disable, allow, prefer, \
-                 require, verify-ca or verify-full",
+                "a parameter of the database URL has a value that cannot be: port and statement-cache-capacity are \
+                 numbers; sslmode is disable, allow, prefer, require, verify-ca or verify-full",
             )
             .with_cause(cause)
         })?;

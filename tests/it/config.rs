@@ -128,6 +128,10 @@ fn a_database_url_is_checked_and_never_shown() {
         ("sqlite:market.db", "must start with postgres://"),
         ("me:hunter2@db.example", "must start with postgres://"),
         ("postgres://me:hunter2@db.example:hunter2/", "cannot be read"),
+        ("postgres:me:hunter2@db.example", "is not postgres://"),
+        ("postgres:/me:hunter2@db.example/market", "is not postgres://"),
+        ("postgres:///me:hunter2@db.example/market", "is not postgres://"),
+        ("postgres://me:42/hunter2@db.example:1/market", "is not postgres://"),
         ("postgres://me:hunter2@db.example/market?sslmod=require", "parameter that is not known"),
         ("postgres://me:hunter2@db.example/market?sslmode=hunter2", "sslmode is disable"),
     ] {

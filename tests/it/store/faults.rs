@@ -221,11 +221,11 @@ async fn whoever_hangs_within_a_transaction_loses_its_turn() {
     tx.advance_revision();
     tx.save_source_revision("hung").await.expect("a step");
     let error = commit(&other, "other").await.expect_err("it is not its turn");
-    assert_eq!((error.code, error.retryable), (ErrorCode::SerializationConflict, true), "{error:?}");
+    assert_eq!((error.code, error.retryable), (ErrorCode::Unavailable, true), "{error:?}");
     other.snapshot().await.expect("reading goes on");
     let waiting = async {
         while let Err(error) = commit(&other, "other").await {
-            assert_eq!(error.code, ErrorCode::SerializationConflict, "{error:?}");
+            assert_eq!(error.code, ErrorCode::Unavailable, "{error:?}");
         }
     };
     tokio::time::timeout(PATIENCE, waiting).await.expect("the turn comes round");
