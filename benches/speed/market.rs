@@ -21,6 +21,7 @@ use portcullis::{
         manifest::Manifest,
         operation::OperationScope,
         release::{Artifact, MEDIA_TYPE_BUNDLE, Release},
+        revision::Revision,
         runtime::{
             ConnectorSummary, DeactivateRequest, InterfaceKind, InterfaceReadiness, REASON_RUNTIME_DISABLED,
             ReadinessState, ReconcileRequest, ReleaseReceipt, RuntimeReadiness, RuntimeReceipt,
@@ -99,17 +100,17 @@ impl Market {
         self.run(&accepted).await;
     }
 
-    /// From the command to the completed operation. `revision` is the connector's.
-    pub(crate) async fn install(&self, key: &ConnectorKey) {
-        let connector = self.store.connector(key).await.expect("a reading").expect("a connector");
+    /// From the command to the completed operation. `revision` is the connector's, as
+    /// the caller has read it.
+    pub(crate) async fn install(&self, key: &ConnectorKey, revision: Revision) {
         let command = ConnectorMutation {
             mutation: Mutation {
                 client_request_id: self.request_id(),
-                expected_revision: connector.revision,
+                expected_revision: revision,
                 scope: account(),
             },
             connector_key: key.clone(),
-            expected_connector_revision: Some(connector.revision),
+            expected_connector_revision: Some(revision),
         };
         let accepted = self.application.install(command).await.expect("accepted");
         self.run(&accepted).await;

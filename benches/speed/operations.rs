@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis::domain::id::ConnectorKey;
+use portcullis::domain::{id::ConnectorKey, revision::Revision};
 use sqlx::{AnyConnection, Row as _};
 
 use super::{
@@ -49,7 +49,8 @@ fn measure(name: &'static str, kind: Kind, workers: usize, each: usize) -> Row {
         market.refresh().await;
         let revision = async || market.store.snapshot().await.expect("a snapshot").revision.0;
         let before = revision().await;
-        market.install(&key(total)).await;
+        let listed = Revision(before);
+        market.install(&key(total), listed).await;
         let transactions = revision().await - before;
 
         let start = Instant::now();
@@ -58,7 +59,7 @@ fn measure(name: &'static str, kind: Kind, workers: usize, each: usize) -> Row {
                 let market = Arc::clone(&market);
                 tokio::spawn(async move {
                     for number in worker * each..(worker + 1) * each {
-                        market.install(&key(number)).await;
+                        market.install(&key(number), listed).await;
                     }
                 })
             })

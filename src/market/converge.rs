@@ -123,6 +123,8 @@ impl Application {
     /// Nothing that interrupts the waiting says anything about the release, so an
     /// error of the store is one that a repetition may help (spec C.14, hazard 3).
     pub(super) async fn settle(&self, scope: &OperationScope, key: &ConnectorKey) -> Result<(), Error> {
+        // Whoever waits has just planned it.
+        self.converge(scope, key).await?;
         loop {
             let mut woken = pin!(self.runtime_changed.notified());
             woken.as_mut().enable();

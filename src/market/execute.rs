@@ -13,7 +13,6 @@ use crate::{
         error::{Error, ErrorCode},
         id::OperationId,
         operation::{Operation, OperationFailure, OperationKind, Stage},
-        runtime::ReleaseReceipt,
     },
     ports::{OperationLease, Tx},
 };
@@ -134,24 +133,11 @@ impl Application {
 
     /// Moves the operation to a stage.
     pub(super) async fn enter(&self, lease: &OperationLease, stage: Stage) -> Result<(), Error> {
-        self.enter_with(lease, stage, None).await
-    }
-
-    /// Moves the operation to a stage and stores the receipt that led there.
-    pub(super) async fn enter_with(
-        &self,
-        lease: &OperationLease,
-        stage: Stage,
-        receipt: Option<&ReleaseReceipt>,
-    ) -> Result<(), Error> {
         let now = self.now();
         transaction!(self.config.store, |tx| {
             let mut operation = held(tx, lease).await?;
             let revision = tx.advance_revision();
             operation.enter(stage, now);
-            if let Some(receipt) = receipt {
-                operation.execution.release_receipt = Some(receipt.clone());
-            }
             tx.save_operation(&operation).await?;
             announce(tx, &operation, revision).await?;
         })

@@ -60,9 +60,7 @@ impl Application {
             install_failed(format!("release {} could not be put in place", release.release_id), cause)
         })?;
         verify_receipt(&receipt, operation, release)?;
-        self.enter_with(lease, Stage::Installed, Some(&receipt)).await?;
-
-        self.aim(lease, scope, release, !resumed).await?;
+        self.aim(lease, &receipt, scope, release, !resumed).await?;
         self.settle(scope, &release.connector_key).await?;
 
         // The files become the current ones only now, after the release has
@@ -73,10 +71,12 @@ impl Application {
         self.promote(lease, scope, release).await
     }
 
-    /// Makes the release the candidate and plans its runtime.
+    /// Stores the receipt, makes the release the candidate and plans its runtime: its
+    /// stages `installed` and `runtime_pending`, which nothing comes between.
     async fn aim(
         &self,
         lease: &OperationLease,
+        receipt: &ReleaseReceipt,
         scope: &OperationScope,
         release: &Release,
         force: bool,
@@ -99,6 +99,7 @@ impl Application {
                 force,
             };
             save_intent(tx, scope, &connector, &intent, now).await?;
+            operation.execution.release_receipt = Some(receipt.clone());
             operation.enter(Stage::RuntimePending, now);
             tx.save_connector(&connector).await?;
             tx.save_operation(&operation).await?;

@@ -136,6 +136,11 @@ pub(super) fn word<T: Serialize>(value: &T) -> Result<String, Error> {
     }
 }
 
+/// A span of time as the database keeps it.
+pub(super) fn milliseconds(span: std::time::Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2)
+}
+
 /// A counter as the database keeps it.
 pub(super) fn number(value: u64) -> Result<i64, Error> {
     i64::try_from(value).map_err(|_| {

@@ -1,10 +1,12 @@
 //! `convergences`: what routes should be and were seen to be, kept apart by node.
 
+use std::time::Duration;
+
 use sqlx::{AnyConnection, any::AnyRow};
 
 use super::{
     codec::{self, Cells},
-    dialect::{Dialect, Statement, before},
+    dialect::{Dialect, Statement, timed},
 };
 use crate::{
     domain::{
@@ -33,15 +35,20 @@ macro_rules! select {
 
 /// Not converged in this boot, not backing off, not leased: [`Convergence::is_due`].
 macro_rules! due {
-    () => {
-        "AND (observed_generation <> desired_generation OR observed_epoch <> $3) \
-         AND next_attempt_at <= $4 AND (lease_expires_at IS NULL OR lease_expires_at <= $4) "
+    ($now:expr) => {
+        concat!(
+            "AND (observed_generation <> desired_generation OR observed_epoch <> $3) AND next_attempt_at <= ",
+            $now,
+            " AND (lease_expires_at IS NULL OR lease_expires_at <= ",
+            $now,
+            ") "
+        )
     };
 }
 
 const GET: &str = select!("AND connector_key = $3");
 const LIST: &str = select!("ORDER BY connector_key");
-const DUE: &str = select!(due!(), "ORDER BY next_attempt_at, connector_key LIMIT $5");
+const DUE: &str = select!(due!("$4"), "ORDER BY next_attempt_at, connector_key LIMIT $5");
 const SAVE: &str = "INSERT INTO convergences (node_id, account, connector_key, desired_generation, \
      observed_generation, observed_epoch, next_attempt_at, document, lease_token) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
@@ -52,21 +59,34 @@ const SAVE: &str = "INSERT INTO convergences (node_id, account, connector_key, d
      lease_token = CASE WHEN excluded.lease_token > convergences.lease_token \
      THEN excluded.lease_token ELSE convergences.lease_token + 1 END \
      WHERE excluded.desired_generation >= convergences.desired_generation";
-const SAVE_LEASED: Statement = before!(
-    "UPDATE convergences SET observed_generation = $5, observed_epoch = $6, \
-     next_attempt_at = $7, document = $8, lease_owner = NULL, lease_expires_at = NULL \
-     WHERE node_id = $1 AND account = $2 AND connector_key = $3 AND desired_generation = $4 \
-     AND lease_owner = $9 AND lease_token = $10 AND lease_expires_at > ",
-    "$11"
-);
+macro_rules! save_leased {
+    ($now:expr) => {
+        concat!(
+            "UPDATE convergences SET observed_generation = $5, observed_epoch = $6, \
+             next_attempt_at = $7, document = $8, lease_owner = NULL, lease_expires_at = NULL \
+             WHERE node_id = $1 AND account = $2 AND connector_key = $3 AND desired_generation = $4 \
+             AND lease_owner = $9 AND lease_token = $10 AND lease_expires_at > ",
+            $now
+        )
+    };
+}
+
+const SAVE_LEASED: Statement = timed!(save_leased, "$11");
 const DELETE: &str = "DELETE FROM convergences WHERE node_id = $1 AND account = $2 AND connector_key = $3";
-const CLAIM: &str = concat!(
-    "UPDATE convergences SET lease_owner = $6, lease_token = lease_token + 1, lease_expires_at = $7 \
-     WHERE node_id = $1 AND account = $2 AND connector_key = $5 ",
-    due!(),
-    "RETURNING ",
-    columns!()
-);
+macro_rules! claim {
+    ($now:expr) => {
+        concat!(
+            "UPDATE convergences SET lease_owner = $6, lease_token = lease_token + 1, lease_expires_at = ",
+            $now,
+            " + $7 WHERE node_id = $1 AND account = $2 AND connector_key = $5 ",
+            due!($now),
+            "RETURNING ",
+            columns!()
+        )
+    };
+}
+
+const CLAIM: Statement = timed!(claim, "$4");
 const RENEW: &str = "UPDATE convergences SET lease_expires_at = $7 \
      WHERE node_id = $1 AND account = $2 AND connector_key = $3 AND desired_generation = $4 \
      AND lease_owner = $5 AND lease_token = $6 AND lease_expires_at > $8";
@@ -202,23 +222,23 @@ pub(super) struct Claim<'a> {
     pub(super) key: &'a ConnectorKey,
     pub(super) boot_epoch: &'a BootEpoch,
     pub(super) owner: &'a WorkerId,
-    pub(super) expires_at: Timestamp,
-    pub(super) now: Timestamp,
+    pub(super) duration: Duration,
 }
 
 pub(super) async fn claim(
     conn: &mut AnyConnection,
     node: &NodeId,
     claim: &Claim<'_>,
+    (dialect, now): (Dialect, Option<Timestamp>),
 ) -> Result<Option<Convergence>, Error> {
-    let rows = sqlx::query(CLAIM)
+    let rows = sqlx::query(dialect.text(CLAIM))
         .bind(node.as_str())
         .bind(account(claim.scope))
         .bind(claim.boot_epoch.as_str())
-        .bind(claim.now.0)
+        .bind(now.map(|now| now.0))
         .bind(claim.key.as_str())
         .bind(claim.owner.as_str())
-        .bind(claim.expires_at.0)
+        .bind(codec::milliseconds(claim.duration))
         .fetch_all(conn)
         .await?;
     rows.first().map(decode).transpose()

@@ -209,23 +209,22 @@ macro_rules! locking {
 
 pub(super) use locking;
 
-/// The [`Statement`] that ends in a comparison with the time: with the parameter that
-/// [`Dialect::given`] fills, and without one with the server's own.
-macro_rules! before {
-    ($query:literal, $parameter:literal) => {
+/// The [`Statement`] of a query over the time, which is the parameter that
+/// [`Dialect::given`] fills, and without one the server's own.
+macro_rules! timed {
+    ($query:ident, $parameter:literal) => {
         $crate::store::dialect::Statement {
-            sqlite: concat!($query, $parameter),
-            postgres: concat!(
-                $query,
+            sqlite: $query!($parameter),
+            postgres: $query!(concat!(
                 "COALESCE(CAST(",
                 $parameter,
                 " AS BIGINT), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT))"
-            ),
+            )),
         }
     };
 }
 
-pub(super) use before;
+pub(super) use timed;
 
 /// Where a commit is told of: within the database, and apart from other schemas.
 macro_rules! channel {

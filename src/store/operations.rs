@@ -1,10 +1,12 @@
 //! `operations`: durable commands, one active a lane, each claimed by a token.
 
+use std::time::Duration;
+
 use sqlx::{AnyConnection, any::AnyRow};
 
 use super::{
     codec::{self, Cells},
-    dialect::{Dialect, Statement, locking},
+    dialect::{Dialect, Statement, locking, timed},
 };
 use crate::{
     domain::{
@@ -58,12 +60,21 @@ const SAVE_CLAIMED: &str = "UPDATE operations SET client_request_id = $2, owner 
      lease_owner = CASE WHEN $7 IN ('completed', 'failed') THEN NULL ELSE lease_owner END, \
      lease_expires_at = CASE WHEN $7 IN ('completed', 'failed') THEN NULL ELSE lease_expires_at END \
      WHERE operation_id = $1 AND COALESCE(lease_owner, '') = $11 AND lease_token = $12";
-const CLAIM: &str = concat!(
-    "UPDATE operations SET lease_owner = $2, lease_token = lease_token + 1, lease_expires_at = $3 \
-     WHERE operation_id = $1 AND state IN ('accepted', 'running') \
-     AND (lease_expires_at IS NULL OR lease_expires_at <= $4) RETURNING ",
-    columns!()
-);
+macro_rules! claim {
+    ($now:expr) => {
+        concat!(
+            "UPDATE operations SET lease_owner = $2, lease_token = lease_token + 1, lease_expires_at = ",
+            $now,
+            " + $3 WHERE operation_id = $1 AND state IN ('accepted', 'running') \
+             AND (lease_expires_at IS NULL OR lease_expires_at <= ",
+            $now,
+            ") RETURNING ",
+            columns!()
+        )
+    };
+}
+
+const CLAIM: Statement = timed!(claim, "$4");
 const RENEW: &str = "UPDATE operations SET lease_expires_at = $4 \
      WHERE operation_id = $1 AND lease_owner = $2 AND lease_token = $3 AND lease_expires_at > $5";
 const RELEASE: &str = "UPDATE operations SET lease_owner = NULL, lease_expires_at = NULL \
@@ -230,14 +241,14 @@ pub(super) async fn claim(
     conn: &mut AnyConnection,
     id: &OperationId,
     owner: &WorkerId,
-    expires_at: Timestamp,
-    now: Timestamp,
+    duration: Duration,
+    (dialect, now): (Dialect, Option<Timestamp>),
 ) -> Result<Option<Operation>, Error> {
-    let rows = sqlx::query(CLAIM)
+    let rows = sqlx::query(dialect.text(CLAIM))
         .bind(id.as_str())
         .bind(owner.as_str())
-        .bind(expires_at.0)
-        .bind(now.0)
+        .bind(codec::milliseconds(duration))
+        .bind(now.map(|now| now.0))
         .fetch_all(conn)
         .await?;
     rows.first().map(decode).transpose()

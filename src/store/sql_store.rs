@@ -85,6 +85,11 @@ impl SqlStore {
         Ok((transaction, metadata))
     }
 
+    /// What a statement over the time is given.
+    fn time(&self) -> (Dialect, Option<Timestamp>) {
+        (self.dialect, self.dialect.given(self.lease_clock.as_deref()))
+    }
+
     async fn now(&self, conn: &mut AnyConnection) -> Result<Timestamp, Error> {
         self.dialect.now(conn, self.lease_clock.as_deref()).await
     }
@@ -171,9 +176,7 @@ impl Store for SqlStore {
         owner: &WorkerId,
         duration: Duration,
     ) -> Result<Option<Operation>, Error> {
-        let mut conn = self.writing().await?;
-        let now = self.now(&mut conn).await?;
-        operations::claim(&mut conn, id, owner, now.plus(duration), now).await
+        operations::claim(&mut *self.writing().await?, id, owner, duration, self.time()).await
     }
 
     async fn renew_operation(&self, lease: &OperationLease, duration: Duration) -> Result<(), Error> {
@@ -194,10 +197,8 @@ impl Store for SqlStore {
         owner: &WorkerId,
         duration: Duration,
     ) -> Result<Option<Convergence>, Error> {
-        let mut conn = self.writing().await?;
-        let now = self.now(&mut conn).await?;
-        let claim = Claim { scope, key, boot_epoch, owner, expires_at: now.plus(duration), now };
-        convergences::claim(&mut conn, &self.node_id, &claim).await
+        let claim = Claim { scope, key, boot_epoch, owner, duration };
+        convergences::claim(&mut *self.writing().await?, &self.node_id, &claim, self.time()).await
     }
 
     async fn renew_convergence(&self, lease: &ConvergenceLease, duration: Duration) -> Result<(), Error> {
