@@ -13,6 +13,7 @@ use std::{
 
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{runtime::Handle, sync::broadcast};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     authorization::NoAuthorization,
@@ -36,7 +37,7 @@ use crate::{
     market::{Application, HostIdentity, ImplementationRegistry},
     ports::{Clock, IdSource, ImplementationHost, Store},
     sandbox::{DevelopmentHost, SandboxHost, SandboxSettings},
-    store::{SqlStore, StoreOptions, sqlite_url},
+    store::{HeldAlone, SqlStore, StoreOptions, hold_alone, sqlite_url},
 };
 
 /// Events that a slow listener may fall behind before it misses some.
@@ -63,6 +64,8 @@ pub struct Daemon {
     events: Events,
     store: SqlStore,
     closed: AtomicBool,
+    /// Last of what uses the database.
+    _alone: Option<HeldAlone>,
     pub(super) data_dir: DataDir,
 }
 
@@ -101,6 +104,9 @@ impl Daemon {
             Some(url) => (url.expose_secret().to_owned(), None),
             None => (sqlite_url(&data_dir.database()), Some(Arc::clone(&clock))),
         };
+        let taken = CancellationToken::new();
+        let taken_over = taken.clone();
+        let alone = hold_alone(&url, move || taken_over.cancel()).await?;
         let options = StoreOptions { url, node_id: node_id.clone(), lease_clock };
         let sql_store = SqlStore::open(options).await?;
         let store: Arc<dyn Store> = Arc::new(sql_store.clone());
@@ -148,6 +154,16 @@ impl Daemon {
             cleanup: CleanupPolicy::default(),
         };
         let market = MarketHost::start(config, Handle::current())?;
+        let lifecycle = market.lifecycle().clone();
+        market.lifecycle().spawn(async move {
+            tokio::select! {
+                () = lifecycle.soft().cancelled() => {}
+                () = taken.cancelled() => {
+                    tracing::error!("another daemon has taken the database over; this one stops");
+                    lifecycle.stop_hard();
+                }
+            }
+        });
         tracing::info!(
             node.id = %node_id,
             boot.epoch = %boot_epoch,
@@ -167,6 +183,7 @@ impl Daemon {
             events,
             store: sql_store,
             closed: AtomicBool::new(false),
+            _alone: alone,
             data_dir,
         })
     }

@@ -16,6 +16,7 @@
 //!   stops at the first row and would miss a failure of the commit.
 //! - A row that cannot be read is an error that names table, column and row.
 
+mod alone;
 mod authorizations;
 mod changes;
 mod cleanup;
@@ -42,6 +43,7 @@ mod state;
 mod tests;
 mod tx;
 
+pub use alone::{HeldAlone, hold_alone};
 pub use connect::{StoreOptions, sqlite_url};
 pub use server::check_postgres_url;
 pub use sql_store::SqlStore;

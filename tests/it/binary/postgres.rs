@@ -54,6 +54,32 @@ fn a_daemon_that_is_killed_goes_on_from_the_server() {
 }
 
 #[test]
+fn a_second_daemon_on_the_same_database_refuses_until_the_first_has_ended() {
+    let schema = schema();
+    let url = schema.url();
+    let more = ["--database-url", url.as_str()];
+    let mut first = Daemon::start(&more);
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let args = ["serve", "--data-dir", data_dir.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let second = program(&args).args(more).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_ne!(second.status.code(), Some(0), "{said}");
+    assert!(said.contains("another daemon uses"), "{said}");
+    assert!(said.contains("search_path") && !said.contains(&password()), "{said}");
+    first.run(&["refresh"]).ok();
+
+    // Its connection is lost, and taken again before anybody else has it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(schema.disconnect("idle"));
+    first.run(&["refresh"]).ok();
+
+    first.kill();
+    let third = Daemon::start(&more);
+    third.run(&["refresh"]).ok();
+}
+
+#[test]
 fn a_server_that_cannot_be_used_is_named_and_the_password_never_shown() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("data");
