@@ -36,7 +36,7 @@ pub(super) struct CheckOptions {
     #[arg(long, env = "PORTCULLIS_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
 
-    /// Check only the rules with FILTER in their name, as in leases or `outbox::a_sequence`
+    /// Check only the rules with FILTER in their name, as in `leases::` or `outbox::a_sequence`
     #[arg(long, value_name = "FILTER")]
     rule: Option<String>,
 }

@@ -72,6 +72,7 @@ impl Convergence {
             async move {
                 let work = tokio::time::timeout(DEADLINE, application.converge(&active.scope, &key));
                 let work = AssertUnwindSafe(active.until.run_until_cancelled(work)).catch_unwind().await;
+                let failed = !matches!(work, Ok(None | Some(Ok(Ok(_)))));
                 match work {
                     Ok(None | Some(Ok(Ok(_)))) => {}
                     Ok(Some(Ok(Err(error)))) if error.code == ErrorCode::LeaseLost => {
@@ -85,6 +86,10 @@ impl Convergence {
                     Err(_) => tracing::error!("converging connector {key} panicked; it is tried again"),
                 }
                 drop(place);
+                if failed {
+                    // A store that could not note the failure says that it is due still.
+                    active.until.run_until_cancelled(tokio::time::sleep(PERIOD)).await;
+                }
                 drop(guard);
             }
             .instrument(span),

@@ -299,3 +299,38 @@ async fn s265_the_cleanup_runs_at_the_start() {
     .await;
     assert!(world.store.snapshot().await.expect("readable").operations.is_empty());
 }
+
+#[tokio::test]
+async fn a_store_that_cannot_note_a_failure_is_not_asked_again_at_once() {
+    let schema = Schema::new().await;
+    let world = World::on(&schema.url()).await;
+    world.installed(&release("echo", "1.0.0")).await;
+    let market = world.up().await;
+    world.runs("echo").await;
+    let began = Instant::now();
+    // What a sequence counts stays counted, whatever becomes of the statement.
+    schema
+        .run(
+            "UPDATE convergences SET observed_epoch = 'an older boot'; CREATE SEQUENCE tries; \
+             CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
+             $$BEGIN PERFORM nextval('tries'); RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END$$; \
+             CREATE TRIGGER full_disk BEFORE UPDATE ON convergences FOR EACH ROW EXECUTE FUNCTION full_disk()",
+        )
+        .await;
+    let mut conn = schema.connect().await;
+    let fourth = async {
+        loop {
+            let row =
+                sqlx::query("SELECT last_value FROM tries").fetch_one(&mut conn).await.expect("a count");
+            if sqlx::Row::get::<i64, _>(&row, 0) >= 4 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(30 * SECOND, fourth).await.expect("it is tried again");
+    assert!(began.elapsed() >= SECOND, "four tries in {:?}", began.elapsed());
+    schema.run("DROP FUNCTION full_disk CASCADE").await;
+    world.runs("echo").await;
+    market.close(20 * SECOND).await.expect("closed");
+}
