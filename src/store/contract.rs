@@ -230,6 +230,7 @@ register! { $
         an_ended_operation_frees_its_lane
         active_operations_are_recoverable_whoever_owns_them
         a_snapshot_hides_runtime_operations
+        what_was_found_free_is_free_for_one_operation
         of_operations_at_once_in_one_lane_one_is_stored
         of_requests_at_once_under_one_id_one_is_stored
     }
@@ -291,6 +292,7 @@ register! { $
     }
     outbox {
         the_owners_copy_comes_before_the_machines
+        an_announcement_is_labelled_with_its_own_operation
         a_private_or_unknown_operation_has_no_owners_copy
         the_first_note_of_publication_stands
         pending_events_come_in_order_and_in_portions

@@ -247,3 +247,23 @@ pub(super) async fn of_requests_at_once_under_one_id_one_is_stored(
     assert_eq!(stores[0].recoverable_operations().await?.len(), ROUNDS as usize);
     Ok(())
 }
+
+pub(super) async fn what_was_found_free_is_free_for_one_operation(
+    factory: Arc<dyn StoreFactory>,
+) -> Result<(), Error> {
+    let store = open(&factory).await?.store;
+    save_operations(&*store, &[install_of("ann", "taken", "beta")?]).await?;
+    let before = store.snapshot().await?;
+    let first = install_of("ann", "first", "alpha")?;
+    let ann = AccountId::parse("ann")?;
+    for second in [install_of("ann", "second", "alpha")?, install_of("ann", "second", "beta")?] {
+        let mut tx = store.begin().await?;
+        assert_eq!(tx.operation_by_client_request(Some(&ann), &first.client_request_id).await?, None);
+        assert_eq!(tx.active_operation_in_lane(Some(&key("alpha")?)).await?, None);
+        tx.save_operation(&first).await?;
+        assert_eq!(refused(tx.save_operation(&second).await), ErrorCode::OperationInProgress);
+        drop(tx);
+        assert_eq!(store.snapshot().await?, before);
+    }
+    Ok(())
+}

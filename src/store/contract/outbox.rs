@@ -135,3 +135,21 @@ pub(super) async fn a_sequence_is_never_used_again(factory: Arc<dyn StoreFactory
     assert_eq!(sequences(&*reopened, 10).await?, [3]);
     Ok(())
 }
+
+pub(super) async fn an_announcement_is_labelled_with_its_own_operation(
+    factory: Arc<dyn StoreFactory>,
+) -> Result<(), Error> {
+    let store = open(&factory).await?.store;
+    let mut tx = store.begin().await?;
+    let revision = tx.advance_revision();
+    tx.save_operation(&install_of("ann", "anns", "alpha")?).await?;
+    tx.save_operation(&install_of("bob", "bobs", "beta")?).await?;
+    let operation_id = Some(operation_id("anns")?);
+    let event = ChangedEvent { connector_key: Some(key("alpha")?), operation_id, revision };
+    tx.enqueue_changed(&event).await?;
+    tx.commit().await?;
+    let owners: Vec<_> =
+        store.pending_events(10).await?.into_iter().map(|event| event.owner_account_id).collect();
+    assert_eq!(owners, [Some(AccountId::parse("ann")?), None]);
+    Ok(())
+}

@@ -1,6 +1,9 @@
 //! The daemon on a PostgreSQL database.
 
-use std::process::Stdio;
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -62,9 +65,17 @@ fn a_second_daemon_on_the_same_database_refuses_until_the_first_has_ended() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("data");
     let args = ["serve", "--data-dir", data_dir.to_str().unwrap(), "--listen", "127.0.0.1:0"];
-    let second = program(&args).args(more).stdin(Stdio::null()).output().unwrap();
+    let mut second = program(&args).args(more).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let patience = Instant::now() + Duration::from_secs(30);
+    while second.try_wait().unwrap().is_none() {
+        if Instant::now() > patience {
+            second.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let second = second.wait_with_output().unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
-    assert_ne!(second.status.code(), Some(0), "{said}");
+    assert!(second.status.code().is_some_and(|code| code != 0), "{said}");
     assert!(said.contains("another daemon uses"), "{said}");
     assert!(said.contains("search_path") && !said.contains(&password()), "{said}");
     first.run(&["refresh"]).ok();

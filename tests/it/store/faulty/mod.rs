@@ -81,6 +81,7 @@ async fn a_store_that_loses_events() {
             "scopes::a_scoped_snapshot_is_of_one_revision",
             "outbox::the_owners_copy_comes_before_the_machines",
             "outbox::a_private_or_unknown_operation_has_no_owners_copy",
+            "outbox::an_announcement_is_labelled_with_its_own_operation",
             "outbox::the_first_note_of_publication_stands",
             "outbox::pending_events_come_in_order_and_in_portions",
             "outbox::a_sequence_is_never_used_again",
